@@ -168,6 +168,7 @@ def _train_and_evaluate(config: RunSettings, task: Task, datasets: dict[str, Any
     trainer = Trainer(config, task, datasets, run_log=RunLog(Path(config.SAVE), writes=False))
     trainer.prepare_training()
     trainer.model.train()
+    trainer.step.rates = None  # what is frozen at first needs memory later
     accumulated, per_epoch = config.TRAIN.ACCUM_ITER, trainer.updates_per_epoch
     with contextlib.closing(trainer.loader.epochs(1, -(-_UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, accumulated, _UPDATES)):

@@ -166,6 +166,11 @@ class CapturedPasses:
         captured = self._passes.get(_list_shapes(batch)) if self.is_on else None
         return None if captured is None else captured.replay(batch, step, counts)
 
+    def forget(self) -> None:
+        """Free the graphs, which repeat passes of other parameters than those that learn now."""
+        if self.is_on:
+            self._passes, self.is_on, self._is_over = {}, False, False
+
     def _say(self, line: str) -> None:
         self.said = line
         self._log(line)

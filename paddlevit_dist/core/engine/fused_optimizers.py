@@ -14,6 +14,7 @@ import paddle
 
 from ..runtime import paddle_versions
 from . import multi_tensor
+from .freezing import GroupRate
 from .multi_tensor import ForeachStep, MultiTensorStep
 
 # Makes a step from a learning rate and gradients (None for a parameter without one); returns False if it cannot.
@@ -46,20 +47,18 @@ class KeptNames:
 
     Attributes:
         decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
-        course_factor: returns the factor of rates in the current step, given the updates of a second warm-up.
-        courses: these updates, of parameters by automatic name that have such a warm-up.
+        rates: learning rates that are functions, by automatic name of the parameters that have one.
     """
 
     decay_factor: Callable[[], float] | None = None
-    course_factor: Callable[[int], float] | None = None
-    courses: Mapping[str, int] = {}
+    rates: Mapping[str, GroupRate] = {}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         groups = self._param_groups  # type: ignore[attr-defined]
         listed = [group["params"] if isinstance(group, dict) else [group] for group in groups]
         self._named = [(parameter, parameter.name) for parameters in listed for parameter in parameters]
-        self._rates: dict[str, float] = {}  # factors of learning rates without that of a second warm-up
+        self._factors = {name: parameter.optimize_attr["learning_rate"] for parameter, name in self._named}
         regularizers = (vars(getattr(parameter, "regularizer", None) or self) for parameter, _ in self._named)
         places = [*(group for group in groups if isinstance(group, dict)), *regularizers]
         # Where Paddle's own update reads weight decays: each place once, since parameters share their regularizer.
@@ -82,12 +81,15 @@ class KeptNames:
         if self.decay_factor is not None:
             for place, name, decay in self._decay_places.values():
                 place[name] = decay * self.decay_factor()
-        if self.course_factor is not None:
+        rate = self.get_lr()  # type: ignore[attr-defined]
+        if self.rates:  # of a run whose own rate may be 0, so that no factor of it gives theirs
             for parameter, name in self._named:
-                if name in self.courses:
-                    rate = self._rates.setdefault(name, parameter.optimize_attr["learning_rate"])
-                    parameter.optimize_attr["learning_rate"] = rate * self.course_factor(self.courses[name])
+                own = self.rates[name].value if name in self.rates else rate
+                parameter.optimize_attr["learning_rate"] = float(np.float32(own) * np.float32(self._factors[name]))
+            self.set_lr(1.0)  # type: ignore[attr-defined]
         super().step()  # type: ignore[misc]
+        if self.rates:
+            self.set_lr(rate)  # type: ignore[attr-defined]
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
         """Clear all gradients; Paddle would first look for them in its groups."""
@@ -138,7 +140,7 @@ class FusedStep(KeptNames):
             return
         self._has_chosen = True
         groups = self._param_groups  # type: ignore[attr-defined]
-        self._trained = [p for group in groups for p in group["params"] if not p.stop_gradient]
+        self._trained = [p for group in groups for p in group["params"]]
         if all(p.dtype == paddle.float32 and p.is_contiguous() for p in self._trained):
             self._choose()
 
@@ -157,10 +159,10 @@ class FusedStep(KeptNames):
         self.restore_names()
         paddle_versions.create_accumulators(self)
         columns = [[self._accumulators[name][p.name] for p in parameters] for name in self.COLUMNS]  # type: ignore
-        factors = [p.optimize_attr["learning_rate"] for p in parameters]
-        courses = [self.courses.get(p.name, 0) for p in parameters]
-        step = maker(parameters, columns, factors, [self._decays[p.name] for p in parameters], courses)
-        step.decay_factor, step.course_factor = self.decay_factor, self.course_factor
+        factors = [self._factors[p.name] for p in parameters]
+        rates = [self.rates.get(p.name) for p in parameters]
+        step = maker(parameters, columns, factors, [self._decays[p.name] for p in parameters], rates)
+        step.decay_factor = self.decay_factor
         return step
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import paddle
 
 from ..runtime import paddle_versions
+from .freezing import GroupRate
 
 Tensors = list[paddle.Tensor]
 Scalar: TypeAlias = paddle.Tensor  # float32 (1,), on the device
@@ -289,13 +290,13 @@ class _UpdatedTogether(NamedTuple):
 
     Attributes:
         factor: of the learning rate.
-        course: see ``MultiTensorStep``.
+        rate: see ``MultiTensorStep``.
         numbers: positions in the list of all parameters.
         columns: the accumulators of ``parameters``: ``powers``, which are on the host, and ``moments``.
     """
 
     factor: float
-    course: int
+    rate: GroupRate | None
     decay: float
     numbers: list[int]
     parameters: Tensors
@@ -307,13 +308,12 @@ class _UpdatedTogether(NamedTuple):
 class MultiTensorStep:
     """An optimizer step with one call for all parameters that share learning rate and decay; a ``ForeachStep``.
 
-    The ``columns`` are the accumulators of ``update``; ``factors`` of the learning rate, ``decays`` and ``courses``,
-    second warm-ups in updates or 0, are per parameter. ``decay_factor``, if it is set, returns the factor of all decays
-    in the current step, and ``course_factor`` the factor of rates, given the updates of a second warm-up.
+    The ``columns`` are the accumulators of ``update``; ``factors`` of the learning rate, ``decays``, and ``rates`` in
+    place of the run's, or None, are per parameter. ``decay_factor``, if it is set, returns the factor of all decays in
+    the current step.
     """
 
     decay_factor: Callable[[], float] | None = None
-    course_factor: Callable[[int], float] | None = None
 
     def __init__(
         self,
@@ -322,10 +322,10 @@ class MultiTensorStep:
         columns: Columns,
         factors: Sequence[float],
         decays: Sequence[float],
-        courses: Sequence[int] | None = None,
+        rates: Sequence[GroupRate | None] | None = None,
     ) -> None:
         self._update = update
-        self._courses = courses or [0] * len(parameters)
+        self._rates = rates or [None] * len(parameters)
         self._parameters, self._columns = parameters, columns
         self._factors, self._decays = factors, decays
         self._powers = [column for column in columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
@@ -351,20 +351,19 @@ class MultiTensorStep:
             own: Tensors = [gradients[n] for n in group.numbers]
             if not all(gradient.is_contiguous() and not gradient.data_ptr() % _ALIGNED_BYTES for gradient in own):
                 own = [align(gradient) for gradient in own]
-            factor = float(np.float32(rate) * np.float32(group.factor))
-            if group.course and self.course_factor is not None:
-                factor *= self.course_factor(group.course)
-            self._update.apply(group.parameters, own, share * factor, share, group.decay * decay_now, group.columns)
+            own_rate = rate if group.rate is None else group.rate.value
+            now = share * float(np.float32(own_rate) * np.float32(group.factor))
+            self._update.apply(group.parameters, own, now, share, group.decay * decay_now, group.columns)
 
     def gradients(self) -> list[paddle.Tensor | None]:
         """Return the current gradient of each parameter, or None."""
         return [parameter._grad_ivar() for parameter in self._parameters]
 
     def accepts(self, gradients: Sequence[paddle.Tensor | None]) -> bool:
-        """Return whether there is a gradient and all gradients are dense float32."""
-        present = [gradient for gradient in gradients if gradient is not None]
+        """Return whether all gradients are dense float32; a frozen part of the parameters has none."""
+        present = (gradient for gradient in gradients if gradient is not None)
         # element_size takes a tenth of the time of dtype.
-        return bool(present) and all(gradient.is_dense() and gradient.element_size() == 4 for gradient in present)
+        return all(gradient.is_dense() and gradient.element_size() == 4 for gradient in present)
 
     @paddle.no_grad()
     def prepare_undo(self, gradients: Sequence[paddle.Tensor | None]) -> Callable[[], None]:
@@ -400,19 +399,19 @@ class MultiTensorStep:
         has_gradient = [gradient is not None for gradient in gradients]
         if has_gradient == self._grouped:
             return
-        groups: dict[tuple[float, ...], list[int]] = {}
+        groups: dict[tuple[Any, ...], list[int]] = {}
         for n in np.flatnonzero(has_gradient).tolist():
             powers = [column[n].item() for column in self._powers]
-            groups.setdefault((self._factors[n], self._courses[n], self._decays[n], *powers), []).append(n)
+            groups.setdefault((self._factors[n], self._rates[n], self._decays[n], *powers), []).append(n)
         self._groups = []
-        for (factor, course, decay, *_), numbers in groups.items():
+        for (factor, rate, decay, *_), numbers in groups.items():
             columns, powers, moments = (
                 [[column[n] for n in numbers] for column in kind]
                 for kind in (self._columns, self._powers, self._moments)
             )
             parameters = [self._parameters[n] for n in numbers]
             kept = numbers, parameters, columns, powers, moments
-            self._groups.append(_UpdatedTogether(factor, int(course), decay, *kept))
+            self._groups.append(_UpdatedTogether(factor, rate, decay, *kept))
         self._grouped = has_gradient
 
 

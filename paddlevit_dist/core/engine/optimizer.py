@@ -1,18 +1,19 @@
 """Optimizers by name, their parameter groups, and their state under structured names."""
 
-import fnmatch
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
-from ..distributed import DistributedBatchNorm, list_batch_norms, running_statistics
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
 from ..runtime.hints import suggest
+from ..runtime.printing import describe_value
 from ..settings.optimizer_keys import OptimizerSection
 from ..tasks.model import as_model
+from .freezing import GroupRate, RateFunction, describe_names
 from .fused_optimizers import Adam, FusedAdamW, FusedMomentum, KeptNames, Lamb, PerParameterStep
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
 from .multi_tensor import Optimizer
@@ -41,48 +42,79 @@ def params_without_weight_decay(groups: Sequence[dict[str, Any]], model: paddle.
     return sorted(name for name in undecayed if len(parameters[name].shape) > 1)
 
 
-def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
-    """Freeze the parameters whose names match a pattern, in which ``*`` matches any text, and return their number.
+def complete_groups(
+    groups: Sequence[dict[str, Any]],
+    model: paddle.nn.Layer,
+    weight_decay: float,
+    fixed: set[str],
+    second_course: Callable[[int], RateFunction],
+    log: Callable[[str], None],
+) -> tuple[list[dict[str, Any]], list[GroupRate]]:
+    """Return groups of what learns in any step, and the rates that are functions: "rate" of their groups.
 
-    Raises UserError if a pattern matches no parameter, or no parameter is left to train.
+    "learning_rate" of a group then is a factor. A group without "weight_decay" has that of ``decay_groups``. What no
+    group names, or one with a "learning_rate" of None, is frozen for the whole run.
+
+    Args:
+        groups: see ``ParameterGrouping.parameter_groups``.
+        fixed: names of parameters that a function does not thaw: of TRAIN.FREEZE, TRAIN.LORA and running statistics.
+        second_course: returns the rate of groups with a "second_warmup", see ``RateSchedule``.
+
+    Raises:
+        UserError: a name is not a parameter's or occurs twice, or a learning rate is none.
     """
-    parameters = {key: p for key, p in model.named_parameters() if not p.stop_gradient}
-    frozen = set()
-    for pattern in patterns:
-        matches = fnmatch.filter(parameters, pattern)
-        if not matches:
-            parts = sorted({key.split(".")[0] for key in parameters})
-            hint = suggest(pattern.split(".")[0], parts)
+    parameters, named = dict(model.named_parameters()), set()
+    completed: list[dict[str, Any]] = []
+    rates: list[GroupRate] = []
+    for group in groups:
+        names, rate = group["names"], group.get("learning_rate", 1.0)
+        for name in names:
+            if name not in parameters:
+                raise UserError(
+                    f"parameter_groups: the network has no parameter {name}: {suggest(name, parameters)}expected "
+                    "names of model.named_parameters()"
+                )
+            if name in named:
+                raise UserError(f"parameter_groups: {name} is in two groups, expected one")
+            named.add(name)
+        if not (rate is None or callable(rate) or isinstance(rate, numbers.Real)):
             raise UserError(
-                f"TRAIN.FREEZE {pattern} matches no parameter: {hint}their names begin with {', '.join(parts)}"
+                f"parameter_groups: the learning_rate of {describe_names(names)} is {describe_value(rate)}: expected a "
+                "factor of the run's rate, a function of the position in the run, or None, which freezes"
             )
-        frozen.update(matches)
-    if frozen and len(frozen) == len(parameters):
-        raise UserError(f"TRAIN.FREEZE {', '.join(patterns)} leaves no parameter to train; name fewer")
-    for name in frozen:
+        if rate is None:
+            for name in names:
+                parameters[name].stop_gradient = True
+        names = [name for name in names if name not in fixed and (callable(rate) or not parameters[name].stop_gradient)]
+        if not names:
+            continue
+        own, later = [parameters[name] for name in names], group.get("second_warmup") or 0
+        for parameter in own:
+            parameter.stop_gradient = False
+        completed.append({**group, "names": names, "rate": None})
+        if callable(rate) or later:
+            function = rate if callable(rate) else second_course(later)
+            rates.append(GroupRate(function, names, own, may_freeze=callable(rate)))
+            completed[-1].update(rate=rates[-1], learning_rate=1.0 if callable(rate) else rate)
+    left = [name for name, parameter in parameters.items() if not parameter.stop_gradient and name not in named]
+    for name in left:
         parameters[name].stop_gradient = True
-    return len(frozen)
+    if left:
+        log(f"{describe_names(left)} learn nothing: parameter_groups has no group of them")
+    if not completed:
+        raise UserError("no parameter learns: all are frozen, or in no group of parameter_groups")
+    decays = decay_groups(model, weight_decay)
+    return [
+        {**group, **part}
+        for group in completed
+        for part in ([{}] if "weight_decay" in group else _take(decays, set(group["names"])))
+    ], rates
 
 
-def keep_frozen_statistics(model: paddle.nn.Layer) -> int:
-    """Make batch norms without a trained parameter use and keep running statistics in training; return their number.
-
-    A batch norm without any parameters follows the smallest layer around it that has some.
-    """
-    statistics = {id(tensor) for tensor in running_statistics(model)}
-    layers = dict(model.named_sublayers(include_self=True))
-    number = 0
-    for name, layer in list_batch_norms(model).items():
-        place, parameters = name, [p for p in layer.parameters() if id(p) not in statistics]
-        while place and not parameters:
-            place = place.rpartition(".")[0]
-            parameters = [p for p in layers[place].parameters() if id(p) not in statistics]
-        if all(parameter.stop_gradient for parameter in parameters):
-            layer._use_global_stats = True
-            if isinstance(layer, paddle.nn.SyncBatchNorm):  # its forward pass ignores this attribute
-                layer.__class__ = DistributedBatchNorm
-            number += 1
-    return number
+def _take(groups: Sequence[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    """Return the groups of some names alone."""
+    taken = [{**group, "names": [name for name in group["names"] if name in names]} for group in groups]
+    return [group for group in taken if group["names"]]
 
 
 def layer_decay_groups(
@@ -158,22 +190,20 @@ def build_optimizer(
     momentum_now: Callable[[], float] | None = None,
     shards: Shards | None = None,
     decay_factor: Callable[[], float] | None = None,
-    course_factor: Callable[[int], float] | None = None,
 ) -> Optimizer:
     """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups, with a learning rate of 0 at first.
 
     Raises UserError if the optimizer does not apply to this model.
 
     Args:
-        groups: parameter groups, see ``ParameterGrouping.parameter_groups``; None: ``decay_groups``. The
-            ``learning_rate`` of a group is a factor.
+        groups: parameter groups with "names", "weight_decay", a "learning_rate", by default 1, that is a factor of the
+            run's rate or of "rate", a ``GroupRate``; None: ``decay_groups``.
         weight_decay: an L2 term in the gradient for Adam and SGD; otherwise decoupled (Loshchilov and Hutter, arXiv
             1711.05101).
         layer_decay: see ``layer_decay_groups``; None: the same learning rate for all layers.
         momentum_now: returns the momentum of the current step (SGD, Muon); None: MOMENTUM.
         shards: the parameters that this rank updates; None: all.
         decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
-        course_factor: returns the factor of a group's rates in the current step, given its ``second_warmup``.
     """
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
@@ -183,12 +213,9 @@ def build_optimizer(
         groups = [group for group in owned if group["names"]]
     optimizer = _build(settings, model, groups, weight_decay, log, momentum_now)
     parameters = dict(model.named_parameters())
-    courses = {
-        parameters[name].name: g["second_warmup"] for g in groups if g.get("second_warmup") for name in g["names"]
-    }
+    rates = {parameters[name].name: g["rate"] for g in groups if g.get("rate") for name in g["names"]}
     for each in getattr(optimizer, "optimizers", [optimizer]):
-        each.decay_factor = decay_factor
-        each.course_factor, each.courses = (course_factor, courses) if courses else (None, {})
+        each.decay_factor, each.rates = decay_factor, rates
     return optimizer if shards is None else ShardedOptimizer(optimizer, model, shards)
 
 

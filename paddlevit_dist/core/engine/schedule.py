@@ -2,10 +2,13 @@
 
 import copy
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from .settings import effective_batch_size
+
+if TYPE_CHECKING:
+    from ..tasks.step_types import StepPosition
 
 
 class ScaledRates(NamedTuple):
@@ -87,20 +90,17 @@ class RateSchedule:
         progress = min(1.0, self.update / max(1, self.total_updates))
         return end + (start - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
 
-    def second_course(self, warmup: int) -> float:
-        """Return the factor of the next step's rate for parameters with a warm-up of their own.
+    def second_course(self, warmup: int) -> Callable[["StepPosition"], float]:
+        """Return the rate, as a function of a step's position, for parameters with a warm-up of their own.
 
         They wait for the end of the first warm-up, then their rate rises from 0 in ``warmup`` updates, and decays in
         those that are left.
         """
-        later, rate = self.update - self.warmup_updates, self.learning_rate
-        if later < 0 or not rate:
-            return 0.0
         own = copy.copy(self)
         own.rates, own.warmup_updates = self.rates._replace(warmup_start=0.0), warmup
         own.total_updates = self.total_updates - self.warmup_updates
         own.milestones = tuple(milestone - self.warmup_updates for milestone in self.milestones)
-        return own(later) / rate
+        return lambda step: own(step.update - self.warmup_updates) if step.update >= self.warmup_updates else 0.0
 
     def count_update(self) -> None:
         """Count one more step."""

@@ -13,6 +13,7 @@ from ..data.loader import DeviceLoader
 from ..distributed import (
     StopRequested,
     all_reduce_sum,
+    broadcast_statistics,
     communicates_in_forward,
     host_barrier,
     rank,
@@ -24,6 +25,8 @@ from ..distributed import (
 from ..launch import status
 from ..registry.required_methods import is_builtin
 from ..runtime import paddle_versions
+from ..runtime.errors import UserError
+from ..runtime.printing import count
 from ..runtime.transfers import is_on_gpu
 from ..tasks import seeding
 from ..tasks.loss_checks import (
@@ -38,6 +41,7 @@ from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
 from .captured_passes import CapturedPasses, average_over_ranks
+from .freezing import ParameterRates, describe_names
 from .multi_tensor import GradientList, Optimizer, clipping_factor
 from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
@@ -109,6 +113,7 @@ class TrainStep:
         clips_each: whether it limits the norm of each gradient; otherwise that of all together.
         nan_guard: counts skipped steps and ends the run after too many; None: the first one ends the run.
         on_host: whether the model is in host memory; None: ask Paddle.
+        rates: freezes what a step does not train; None: each step trains all.
         average: moves with each step; None: there is none.
         own: the task's own state; None: it has none.
         captures: whether the passes are to be captured as a graph (TRAIN.CAPTURE), see ``captured``.
@@ -138,6 +143,7 @@ class TrainStep:
         clips_each: bool = False,
         nan_guard: NonFiniteGuard | None = None,
         on_host: bool | None = None,
+        rates: ParameterRates | None = None,
         average: WeightAverage | None = None,
         own: TaskState | None = None,
         captures: bool = False,
@@ -155,18 +161,18 @@ class TrainStep:
         self.buffers = [each for layer in (model, *(own.layers if own else ())) for each in running_statistics(layer)]
         self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip, self.clips_each = gradient_clip, clips_each
-        self.average, self.own = average, own
+        self.rates, self.average, self.own = rates, average, own
         self._gradients = GradientList(self.parameters)
         self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
-        # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.
-        exchanges = self._forward_communicates or task.traits.normalizers_per_sample is None
-        self._waits_in_forward = exchanges and not self.on_host
         self.finite = True
         self.gradient_norm = 0.0
         self.before_clipping: Callable[[], None] | None = None
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
         self._is_own = not is_builtin(type(task))
+        named = {name.removeprefix("_layers."): parameter for name, parameter in model.named_parameters()}
+        self._listed = {name: p for name, p in named.items() if not p.stop_gradient}
+        self._fixed = {name: p for name, p in named.items() if p.stop_gradient}
         self._has_terms = False  # whether the task has returned what it must
         self.bucket_bytes = bucket_megabytes << 20
         self._log = log
@@ -193,6 +199,8 @@ class TrainStep:
             batches: this rank's ``accumulation_steps`` micro-batches, ``collate``'s arrays as tensors.
             step: position of the first micro-batch in the run.
         """
+        step = step._replace(learning_rate=learning_rate)
+        earlier = self._change_frozen(step) if self.rates is not None and self.rates.begin(step) else []
         counts = self._global_normalizers(batches)
         pending = self._run_passes(batches, step, counts)
         results = self.flush()
@@ -213,6 +221,19 @@ class TrainStep:
                 self._update(norm, learning_rate)
             results.append(self._finish(norm, pending))
         self._clear_gradients()
+        return earlier + results
+
+    def _change_frozen(self, step: StepPosition) -> list[StepResult]:
+        """Freeze other parameters from this step on; return the result of the step before, if it is in flight."""
+        assert self.rates is not None
+        results = self.flush()  # it may restore statistics
+        self._wait_for_ranks(True)
+        broadcast_statistics(self.model)  # a norm that is frozen now keeps rank 0's statistics
+        self._log(f"epoch {step.epoch}, after {count(step.update, 'update')}: {self.rates.freeze()} (parameter_groups)")
+        self._gradients.clear(keeps_memory=False)
+        if self.captured is not None:
+            self.captured.forget()
+        self._forward_communicates = communicates_in_forward(self.model)
         return results
 
     def flush(self) -> list[StepResult]:
@@ -263,7 +284,9 @@ class TrainStep:
             seed = step_seed(self.seed, step.update, rank(), micro)
             paddle.seed(seed)
             is_last, position = micro == len(batches) - 1, step._replace(micro=micro)
-            status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
+            # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.
+            exchanges = self._forward_communicates or self.task.traits.normalizers_per_sample is None
+            status.set_detail("in its forward pass", may_wait=exchanges and not self.on_host)
             self._wait_for_ranks(self._forward_communicates)
             with seeding.drawing if self._is_own else contextlib.nullcontext():
                 seeding.seed_libraries(seed, with_paddle=False)
@@ -285,6 +308,8 @@ class TrainStep:
         """Run the forward and the backward pass of a micro-batch, and return its loss terms."""
         with self.precision.autocast():
             terms = self.task.train_step(self.model, batch, step)
+            if self._is_own:
+                self._require_same_learn()
             if not self._has_terms:
                 require_terms(terms, type(self.task))
                 if self._checks_divisors():
@@ -297,6 +322,18 @@ class TrainStep:
         self._wait_for_ranks(synchronizes or self._forward_communicates)
         self.precision.backward(loss)
         return terms
+
+    def _require_same_learn(self) -> None:
+        """Check what ``train_step`` has thawed or frozen. Raises UserError if that has another effect than it seems."""
+        changed = [name for name, parameter in self._fixed.items() if not parameter.stop_gradient]
+        if not changed and isinstance(self.model, paddle.DataParallel) and not self.model.find_unused_parameters:
+            changed = [name for name, parameter in self._listed.items() if parameter.stop_gradient]
+        if changed:
+            raise UserError(
+                f"{type(self.task).__name__}.train_step freezes or thaws {describe_names(changed)}, but what learns "
+                "was listed when the run began: derive the task from ParameterGrouping, and give the group of these "
+                "parameters a function as learning_rate, which returns None in steps in which it is frozen"
+            )
 
     def _compute_alone(
         self, batch: dict[str, paddle.Tensor], step: StepPosition, counts: dict[str, Number]
@@ -320,7 +357,7 @@ class TrainStep:
             return None
         present = self._gradients.present()
         step_gradients = step.gradients()
-        if not step.accepts(step_gradients):
+        if not present or not step.accepts(step_gradients):
             return None
         queued = QueuedStep(
             self._gradients,

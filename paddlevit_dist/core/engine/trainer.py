@@ -163,7 +163,8 @@ class Trainer:
         captures = self.state.choose("TRAIN.CAPTURE", train.CAPTURE)
         if captures and capture is not None:
             capture.use_one_shape()
-        wrapped = data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES)
+        finds_unused = train.FIND_UNUSED_PARAMETERS or self.state.rates.can_freeze
+        wrapped = data_parallel(self.model, self.batch_norm, finds_unused, train.BUCKET_MEGABYTES)
         for layer in self.state.own_layers:
             prepare_batch_norms(layer, self.batch_norm)
         require_compilable_norms(config, self.model)
@@ -178,6 +179,7 @@ class Trainer:
             gradient_clip=train.GRAD_CLIP,
             clips_each=train.GRAD_CLIP_MODE == "tensor",
             nan_guard=self.nan_guard,
+            rates=self.state.rates,
             average=self.ema,
             own=self.state.own,
             captures=captures,

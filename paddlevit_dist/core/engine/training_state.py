@@ -1,10 +1,11 @@
 """The parts of a training run that a checkpoint saves and restores, and how they are built."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import paddle
 
+from ..checkpoint.foreign_names import statistics_in
 from ..data.sampler import TrainingSampler
 from ..distributed import broadcast_statistics, rank, recompute_layers, world_size
 from ..runtime import device_graph
@@ -14,8 +15,10 @@ from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import ParameterGrouping, Recomputable, StateKeeping
+from ..tasks.step_types import StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
+from .freezing import ParameterRates, freeze, keep_frozen_statistics
 from .low_rank_layers import add_low_rank_terms
 from .model_ema import ModelEma
 from .multi_tensor import Optimizer
@@ -23,9 +26,8 @@ from .nan_guard import NonFiniteGuard
 from .optimizer import (
     OptimizerState,
     build_optimizer,
+    complete_groups,
     decay_groups,
-    freeze,
-    keep_frozen_statistics,
     params_without_weight_decay,
 )
 from .precision import TrainingPrecision, compile_model
@@ -45,6 +47,7 @@ class TrainingState(NamedTuple):
         model: the bare model, without the data-parallel wrapper.
         optimizer: a Paddle optimizer, perhaps with a fused step.
         ema: the average of the weights, of TRAIN.MODEL_EMA or the task's own; None: there is none.
+        rates: of the parameter groups whose learning rate is a function.
         undecayed: names of parameters with two or more axes that have no weight decay.
         choices: whether settings that may be "auto" are on in this run, by name; checkpoints store it.
         shards: which rank keeps which part of optimizer and average; None: every rank keeps all.
@@ -58,6 +61,7 @@ class TrainingState(NamedTuple):
     nan_guard: NonFiniteGuard
     sampler: TrainingSampler
     schedule: RateSchedule
+    rates: ParameterRates
     undecayed: list[str]
     choices: dict[str, bool]
     shards: Shards | None = None
@@ -134,14 +138,12 @@ def build_training_state(
     train = config.TRAIN
     schedule = _build_schedule(config, sampler)
     precision = TrainingPrecision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
-    _prepare_model(config, task, model, log)
+    groups, rates = _prepare_model(config, task, model, schedule, log)
     # Recomputed blocks run again after the forward pass, when nothing is left of weights that were cast for it. Cast
     # together, weights that a rank does not use belong to its graph: Paddle waits for them, and gives them no gradient.
-    choices = [] if train.RECOMPUTE or train.FIND_UNUSED_PARAMETERS else precision.choose_casts(model)
-    for line in [*precision.ask_device(model), *choices]:
+    is_cast_apart = train.RECOMPUTE or train.FIND_UNUSED_PARAMETERS or rates.can_freeze
+    for line in [*precision.ask_device(model), *([] if is_cast_apart else precision.choose_casts(model))]:
         log(line)
-    grouping = get_aspect(task, ParameterGrouping)
-    groups = grouping.parameter_groups(model) if grouping else decay_groups(model, train.WEIGHT_DECAY)
     undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
     first = train.OPTIMIZER.WARMUP_MOMENTUM
     momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
@@ -160,7 +162,6 @@ def build_training_state(
         momentum_now,
         shards,
         _get_decay_factor(train, schedule),
-        schedule.second_course,
     )
     averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
     ema: WeightAverage | None = ModelEma(model, *averaging, shards) if train.MODEL_EMA else None
@@ -172,7 +173,8 @@ def build_training_state(
         ema = own.average
     has_scaler = precision.scaler is not None
     nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain_not_finite, log)
-    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, {}, shards, own)
+    following = sampler, schedule, rates
+    return TrainingState(model, optimizer, ema, precision, nan_guard, *following, undecayed, {}, shards, own)
 
 
 def _get_decay_factor(train: TrainSection, schedule: RateSchedule) -> Callable[[], float] | None:
@@ -192,12 +194,28 @@ def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedu
     return schedule
 
 
-def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log: Callable[[str], None]) -> None:
+def _prepare_model(
+    config: RunSettings, task: Task, model: paddle.nn.Layer, schedule: RateSchedule, log: Callable[[str], None]
+) -> tuple[list[dict[str, Any]], ParameterRates]:
+    """Freeze and compile a model as configured; return the groups of what learns in any step, and their own rates."""
     train = config.TRAIN
+    own = {name for name, parameter in model.named_parameters() if parameter.stop_gradient}
+    own.difference_update(statistics_in(own))
     if train.LORA.RANK:
         paddle.seed(config.SEED)
         add_low_rank_terms(model, train.LORA.RANK, train.LORA.ALPHA, train.LORA.TARGETS, log)
-    frozen, kept = freeze(model, train.FREEZE), keep_frozen_statistics(model)
+    frozen = freeze(model, train.FREEZE)
+    fixed = {name for name, parameter in model.named_parameters() if parameter.stop_gradient} - own
+    grouping = get_aspect(task, ParameterGrouping)
+    given = grouping.parameter_groups(model) if grouping else decay_groups(model, train.WEIGHT_DECAY)
+    groups, functions = complete_groups(given, model, train.WEIGHT_DECAY, fixed, schedule.second_course, log)
+    kept = keep_frozen_statistics(model)
+    total, epochs = schedule.total_updates, train.NUM_EPOCHS
+    numbered = ((update, update * epochs // total) for update in range(total))
+    positions = (StepPosition(n + 1, update, total, 0, epochs - 1 - n, schedule(update)) for update, n in numbered)
+    rates = ParameterRates(functions, model, positions)
+    if rates.can_freeze and config.TO_STATIC:
+        raise UserError("TO_STATIC: parameter_groups freezes parameters in some steps; remove TO_STATIC")
     kept_norms = f"{count(kept, 'batch norm')} without trained parameters"
     norms = f"{kept_norms} {agree(kept, 'keeps its', 'keep their')} running statistics" if kept else ""
     parameters = (
@@ -215,3 +233,4 @@ def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log:
         log(f"{count(number, 'block')} {agree(number)} recomputed in the backward pass (TRAIN.RECOMPUTE)")
     if notice := compile_model(config, task, model):
         log(notice)
+    return groups, rates

@@ -115,7 +115,7 @@ def create_accumulators(optimizer: paddle.optimizer.Optimizer) -> None:
     if getattr(optimizer, "helper", None) is None:  # 2.6 only creates it in step()
         optimizer.helper = paddle.base.layer_helper.LayerHelper(type(optimizer).__name__)
     for group in optimizer._param_groups:
-        optimizer._create_accumulators(block, [p for p in group["params"] if not p.stop_gradient])
+        optimizer._create_accumulators(block, group["params"])  # of what is frozen now, too: it may learn later
 
 
 def values_in_place(tensor: paddle.Tensor) -> np.ndarray | None:

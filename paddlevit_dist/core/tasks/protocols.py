@@ -110,7 +110,7 @@ class LogContributor:
 
 
 class ParameterGrouping(ABC):
-    """Chooses the weight decay and the learning rate of each parameter.
+    """Chooses the weight decay and the learning rate of each parameter, and when it is frozen.
 
     Other tasks have the engine's groups, without decay for biases, norms and the model's ``no_weight_decay()``.
     Asked for in ``core/engine/training_state.py``.
@@ -121,9 +121,13 @@ class ParameterGrouping(ABC):
         """Group the parameters of the bare model.
 
         Returns:
-            Groups ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; ``learning_rate`` multiplies
-            the scheduled rate (timm's ``lr_scale``). With ``"second_warmup": updates`` parameters wait for the end of
-            the warm-up, and then have one of their own.
+            Groups ``{"names": [...], "weight_decay": float, "learning_rate": rate}``. Without "weight_decay", biases,
+            norms and what the model exempts do not decay. A learning rate that is a number multiplies the scheduled
+            rate (timm's ``lr_scale``). A function gets the ``StepPosition`` of each step and returns the rate itself,
+            or None in steps in which the group is frozen; at a rate of 0 its moments still change. It returns the same
+            for the same position: all ranks and a resumed run call it. None in place of a rate, or no group, freezes a
+            parameter for the whole run. With ``"second_warmup": updates`` parameters wait for the end of the warm-up,
+            and then have a warm-up of their own.
         """
 
 

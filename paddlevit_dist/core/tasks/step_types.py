@@ -82,6 +82,7 @@ class StepPosition(NamedTuple):
         total_updates: optimizer steps of the whole run.
         micro: number of the micro-batch within the step, from 0.
         epochs_left: epochs after this one; None: unknown.
+        learning_rate: rate of the step by the run's schedule, which a group's own rate may be a part of.
     """
 
     epoch: int
@@ -89,6 +90,7 @@ class StepPosition(NamedTuple):
     total_updates: int
     micro: int = 0
     epochs_left: int | None = None
+    learning_rate: float = 0.0
 
 
 class EvaluationStep(NamedTuple):

@@ -117,10 +117,9 @@ def measure_steps(training: Any, config: RunSettings, clock: Callable[[], float]
     def update() -> float:
         """Make an update, store its loss, and return its seconds."""
         started = clock()
+        position = StepPosition(1, len(losses), 100, epochs_left=config.TRAIN.NUM_EPOCHS - 1)
         with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
-            outputs = training.step(
-                [dict(batch) for batch in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
-            )
+            outputs = training.step([dict(batch) for batch in group], position, config.TRAIN.BASE_LR)
         means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}
         gathered = all_gather((means, sum(outputs[0][name].weight * mean for name, mean in means.items())))
         losses.append(float(np.mean([total for _, total in gathered])))

@@ -149,7 +149,8 @@ def _run_updates(
     model.train()
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
-            step = StepPosition(1 + update // per_epoch, update, UPDATES)
+            left = config.TRAIN.NUM_EPOCHS - 1 - update // per_epoch
+            step = StepPosition(1 + update // per_epoch, update, UPDATES, epochs_left=left)
             with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
                 terms = train_step(group, step, config.TRAIN.BASE_LR)
             values.update(compute_losses(terms, update + 1))

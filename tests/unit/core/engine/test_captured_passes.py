@@ -13,6 +13,7 @@ from support.recorded_graph import recorded_graphs
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.engine import TrainStep
 from paddlevit_dist.core.engine.captured_passes import MOST_GRAPHS, require_capturable
+from paddlevit_dist.core.engine.freezing import GroupRate, ParameterRates
 from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
 from paddlevit_dist.core.engine.nan_guard import NonFiniteGuard
 from paddlevit_dist.core.engine.precision import TrainingPrecision
@@ -86,6 +87,7 @@ def train(
     scales: bool = False,
     skipped: int | None = None,
     is_same: bool = False,
+    rate: Any = None,
     sizes: tuple[int, ...] = (4,) * UPDATES,
 ) -> tuple[dict[str, np.ndarray], list[float], list[str]]:
     """The weights and statistics after some updates, the losses of all passes, and what was logged."""
@@ -96,10 +98,15 @@ def train(
     decays = {parameter.name: 0.0 for parameter in model.parameters()}
     groups = [{"params": model.parameters(), "weight_decay": 0.0}]
     lines: list[str] = []
+    optimizer, rates = FusedAdamW(decays, learning_rate=0.0, parameters=groups, weight_decay=0.0), None
+    if rate is not None:  # of the first two layers
+        own = GroupRate(rate, ["0.weight"], [*model[0].parameters(), model[1].weight, model[1].bias])
+        optimizer.rates = {parameter.name: own for parameter in own.parameters}
+        rates = ParameterRates([own], model, [StepPosition(1, number, UPDATES) for number in range(UPDATES)])
     step = TrainStep(
         task or SquaresTask(),
         model,
-        FusedAdamW(decays, learning_rate=0.0, parameters=groups, weight_decay=0.0),
+        optimizer,
         precision,
         seed=0,
         samples_per_update=4 * accumulation,
@@ -108,6 +115,7 @@ def train(
         nan_guard=NonFiniteGuard(limit=9),
         on_host=on_host,
         captures=captures,
+        rates=rates,
         log=lines.append,
     )
     results = []
@@ -225,6 +233,21 @@ def test_each_shape_of_a_batch_has_a_graph_and_their_number_is_limited():
         "passes are not captured for further shapes of batches: at most 4 (TRAIN.CAPTURE)"
     ]
     require_equal(found, train(False, sizes=sizes))
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_passes_are_captured_anew_where_other_layers_learn(on_host):
+    options = {"on_host": on_host, "rate": lambda step: None if step.update in (0, 1, 2, 5, 6) else 0.05}
+    options["sizes"] = (4,) * 9
+    with recorded_graphs() as graphs:
+        found = train(True, **options)
+    said = [line.partition("(")[0] for line in found[2]]
+    changes = ["epoch 1, after 0 updates: 4 of 6 parameters are frozen ", "passes are captured "]
+    changes += ["epoch 1, after 3 updates: none of 6 parameters are frozen ", "passes are captured "]
+    changes += ["epoch 1, after 5 updates: 4 of 6 parameters are frozen ", "passes are captured "]
+    changes += ["epoch 1, after 7 updates: none of 6 parameters are frozen ", "passes are captured "]
+    assert said == changes and all(graph.replays for graph in graphs)
+    require_equal(found, train(False, **options))
 
 
 def test_a_device_without_graphs_runs_as_ever():

@@ -22,13 +22,13 @@ from support.networks.optimized_layers import (
 from yacs.config import CfgNode
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.engine.freezing import freeze
 from paddlevit_dist.core.engine.list_optimizers import JointOptimizer
 from paddlevit_dist.core.engine.optimizer import (
     OptimizerState,
     block_matrices,
     build_optimizer,
     decay_groups,
-    freeze,
 )
 from paddlevit_dist.core.settings.optimizer_keys import OptimizerSection
 

@@ -15,7 +15,7 @@ from paddlevit_dist.core.engine.training_state import LEAST_UPDATES, build_sampl
 from paddlevit_dist.core.runtime import device_graph
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.model import Model
-from paddlevit_dist.core.tasks.protocols import Recomputable
+from paddlevit_dist.core.tasks.protocols import ParameterGrouping, Recomputable
 from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.core.tasks.task import Task
 from paddlevit_dist.images.models.layers import Linear
@@ -80,6 +80,32 @@ def test_the_optimizer_decays_weights_by_their_layers():
         np.testing.assert_allclose(change, -factors.get(name, 0.0) * weights[name], rtol=1e-3, atol=1e-7, err_msg=name)
     assert state.undecayed == ["token"] and printed == [] and state.shards is None
     assert state.schedule.total_updates == 25 and state.optimizer.decay_factor is None
+
+
+class Grouped(Task, ParameterGrouping):
+    def parameter_groups(self, model):
+        names = [name for name, _ in model.named_parameters()]
+        slow = [name for name in names if not name.startswith("second.")]
+        rest = [name for name in names if name not in slow]
+        return [{"names": slow, "learning_rate": lambda step: None if step.epoch < 3 else 0.1}, {"names": rest}]
+
+
+def test_a_rate_thaws_what_the_network_froze_but_no_statistics_and_nothing_that_a_key_froze():
+    model = Small()
+    for parameter in (*model.first.parameters(), *model.norm.parameters()):
+        parameter.stop_gradient = True
+    model.norm._use_global_stats = True
+    words = "TRAIN.FREEZE", "[token]", "TRAIN.LAYER_DECAY", "0.7"
+    state, _ = build(*words, model=model, task=Grouped(config_of(*words)))
+    assert state.rates.can_freeze
+    learning = {name for name, parameter in model.named_parameters() if not parameter.stop_gradient}
+    expected = {"first.weight", "first.bias", "second.weight", "second.bias", "norm.weight", "norm.bias"}
+    assert learning == expected
+    assert state.optimizer.foreach_step() is not None  # lists the moments
+    assert {name.partition("/")[2] for name in state.optimizer_state.tensors()} == expected
+    assert not build(*words)[0].rates.can_freeze
+    message = refusal_of(build, "TO_STATIC", "True", task=Grouped(config_of()))
+    assert message.startswith("TO_STATIC") and "parameter_groups" in message
 
 
 def test_average_guard_and_precision_get_their_settings():

@@ -25,7 +25,7 @@ def test_traits_claim_nothing():
 
 
 def test_values_between_engine_and_task_have_neutral_defaults():
-    assert LossTerm(2.0, 4).weight == 1.0 and StepPosition(1, 0, 10)[3:] == (0, None)
+    assert LossTerm(2.0, 4).weight == 1.0 and StepPosition(1, 0, 10)[3:] == (0, None, 0.0)
     assert EvaluationStep("metrics") == ("metrics", None, None, False)
     report = ScoreReport("", (), "image", {}, (), (), [], "", "", {})
     assert report.more_is_better is True and report.origin is UNKNOWN and str(ResultSource("a", "val")) == "a (val)"

@@ -1,6 +1,5 @@
 """Figures of a detector's evaluation: curves, scores per category, confusion, and the hardest images."""
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...core.intervals import ProportionRecompute, bootstrap, find_share_range
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import (
@@ -216,26 +214,16 @@ def chart_best_thresholds(
     """Return a table of the score threshold of each category for the wished precision and recall."""
     if not any(wished):
         return []
-    thresholds = functools.partial(find_thresholds, classes, names, wished)
-    intervals = bootstrap(ProportionRecompute(thresholds, {}, find_range=find_share_range), images)
-    rows = []
+    thresholds, rows = find_thresholds(classes, names, wished, np.ones((1, images))), []
     kinds = [kind for kind in WishedRates._fields if getattr(wished, kind) is not None]
     for name, detections in zip(names, classes):
-        row: list[Any] = [name]
-        for kind in kinds:
-            interval = intervals.get(wished.name(kind, name))
-            if interval is None:
-                row += [None] * 3
-            else:
-                value, low, high = interval
-                row += [shorten_threshold(value, detections.scores), round(low, 4), round(high, 4)]
-        rows.append(row)
-    columns = ["category"]
-    for kind in kinds:
-        columns += [f"{kind} {getattr(wished, kind):g}", f"{kind}: low", f"{kind}: high"]
+        values = [float(thresholds[wished.name(kind, name)][0]) for kind in kinds]
+        shown = [None if np.isnan(value) else shorten_threshold(value, detections.scores) for value in values]
+        rows.append([name, *shown])
+    columns = ["category", *(f"{kind} {getattr(wished, kind):g}" for kind in kinds)]
     note = (
         "Lowest score from which on the boxes have the wished precision, and highest score from which on they have the "
-        "wished recall, at an IoU of 0.5, with 95 % intervals over images. Empty: no score reaches it."
+        "wished recall, at an IoU of 0.5. Empty: no score reaches it. Their intervals are with those of the evaluation."
     )
     return [FigureTable("Score thresholds", columns, rows, note)]
 

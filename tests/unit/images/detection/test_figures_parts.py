@@ -1,5 +1,6 @@
 """Tables and charts of a detector's evaluation, from images whose matches are counted by hand."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,12 @@ from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotati
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
-from paddlevit_dist.images.detection.evaluation.operating_points import NO_WISHES, WishedRates, split_by_class
+from paddlevit_dist.images.detection.evaluation.operating_points import (
+    NO_WISHES,
+    WishedRates,
+    find_thresholds,
+    split_by_class,
+)
 from paddlevit_dist.images.detection.records import DetectionRecord
 from paddlevit_dist.images.run_lengths import encode
 
@@ -149,26 +155,18 @@ def test_a_threshold_is_chosen_by_f1(table):
     assert figures.chart_thresholds(nothing, 0.5) == []
 
 
-def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):
-    calls, score = [], float(np.float32(0.75))
-
-    def draw(recompute, number):
-        calls.append(number)
-        classes, names, wished = recompute.values.args
-        assert names == NAMES and len(classes) == 4 and recompute.find_range(NAMES[0]) == (0.0, 1.0)
-        return {wished.name(kind, "bee"): (score, 0.12345, 0.2) for kind in wished._fields if getattr(wished, kind)}
-
-    monkeypatch.setattr(figures, "bootstrap", draw)
-    (figure,) = figures.chart_best_thresholds(split_by_class(table), 3, NAMES, WishedRates(0.9, 0.8))
-    assert figure.columns == [
-        *("category", "precision 0.9", "precision: low", "precision: high"),
-        *("recall 0.8", "recall: low", "recall: high"),
-    ]
-    bee = ["bee", 0.75, 0.1235, 0.2, 0.75, 0.1235, 0.2]
-    assert figure.rows == [[name, *[None] * 6] if name != "bee" else bee for name in NAMES] and calls == [3]
-    (figure,) = figures.chart_best_thresholds(split_by_class(table), 3, NAMES, WishedRates(recall=0.75))
-    assert figure.columns == ["category", "recall 0.75", "recall: low", "recall: high"]
-    assert figures.chart_best_thresholds(split_by_class(table), 3, NAMES, NO_WISHES) == []
+def test_thresholds_are_listed_for_what_is_wished(table):
+    classes, wished = split_by_class(table), WishedRates(0.9, 0.5)
+    found = find_thresholds(classes, NAMES, wished, np.ones((1, 3)))
+    (figure,) = figures.chart_best_thresholds(classes, 3, NAMES, wished)
+    assert figure.columns == ["category", "precision 0.9", "recall 0.5"]
+    for name, row in zip(NAMES, figure.rows):
+        values = [float(found[wished.name(kind, name)][0]) for kind in wished._fields]
+        assert row == [name, *(None if math.isnan(value) else pytest.approx(value, abs=0.01) for value in values)]
+    assert any(None not in row for row in figure.rows) and any(None in row for row in figure.rows)
+    (figure,) = figures.chart_best_thresholds(classes, 3, NAMES, WishedRates(recall=0.75))
+    assert figure.columns == ["category", "recall 0.75"]
+    assert figures.chart_best_thresholds(classes, 3, NAMES, NO_WISHES) == []
 
 
 def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeypatch):

@@ -59,7 +59,7 @@ class ScoreKind:
     few: int = FEW
     #: number of decimals shown
     decimals: int = 4
-    #: number of swaps in a permutation test
+    #: number of swaps from which a difference has its deviation, see ``intervals.swaps``
     swaps: int = 10_000
     #: whether a score may depend on how outputs of different samples are ranked, such as AP. False: two models' outputs
     #: can be scored together
@@ -137,9 +137,14 @@ class ScoreKind:
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function from weights of the samples of all tables, in their order, to values as in ``compute``."""
-        named, arrays = copy.copy(self), self.join(parts)
-        named.classes = list(classes)
+        named, arrays = self._name_classes(classes), self.join(parts)
         return named.declare(functools.partial(named.compute, arrays), arrays, classes)
+
+    def _name_classes(self, classes: Sequence[str]) -> "ScoreKind":
+        """Return a copy with these names of the classes: a kind that was found by its name alone has none."""
+        named = copy.copy(self)
+        named.classes = list(classes)
+        return named
 
     def declare_recomputed(self, parts: Sequence[Arrays], classes: Sequence[str]) -> ProportionRecompute:
         """Return ``recompute`` of tables with all that this kind declares; a parent's ``recompute`` knows less."""
@@ -151,7 +156,8 @@ class ScoreKind:
 
         Raises UserError: a range is not valid.
         """
-        rates, count_units = self.count_decisions(arrays), functools.partial(self.count_units, arrays, classes)
+        rates = self._name_classes(classes).count_decisions(arrays)
+        count_units = functools.partial(self.count_units, arrays, classes)
         means = {name: [of.format(each) for each in classes] for name, of in self.class_means.items()}
         ranges = self._read_ranges(arrays, classes)
         find_range = functools.partial(_get_range, ranges)
@@ -175,7 +181,7 @@ class ScoreKind:
 
     def describe(self, names: Iterable[str], arrays: Arrays, classes: Sequence[str]) -> dict[str, Score]:
         """Describe the values of these names: quantity, class, unit, range, direction, what they are counted over."""
-        rates, ranges = self.count_decisions(arrays), self._read_ranges(arrays, classes)
+        rates, ranges = self._name_classes(classes).count_decisions(arrays), self._read_ranges(arrays, classes)
         parts, scores = self.split_names(arrays, classes), {}
         for name in names:
             quantity, of_class = parts.get(name, (name, None))

@@ -178,16 +178,21 @@ class Checkpointer:
         return f"note: {self.best['name']} is not defined in epoch {epoch}: the best checkpoint is {which}"
 
     def format_results(self, line: str, last_epoch: int) -> list[str]:
-        """Format the last evaluation, then the best one, whose line ``evaluate`` prints again."""
+        """Format the last evaluation, then the best one, whose line ``evaluate`` prints again.
+
+        Of several evaluations the best is high by chance, too, for which its interval does not allow.
+        """
+        is_chosen = len(self.evaluations) > 1 and not self._task.traits.takes_last
+        chosen = "; chosen on these samples: expect worse on others" if is_chosen else ""
         if self.best is None or self.best["epoch"] == last_epoch:
             why = ""
             if self.best is not None and self.best["value"] is None:
-                why = f", as {self.best['name']} is not defined in any evaluation"
-            return [f"{line} (last and best, epoch {last_epoch}{why})"]
+                why, chosen = f", as {self.best['name']} is not defined in any evaluation", ""
+            return [f"{line} (last and best, epoch {last_epoch}{why}{chosen})"]
         epoch = self.best["epoch"]
         is_here = (self.folder / checkpoint_store.epoch_name(epoch)).exists()
         where = "" if is_here else ", in the folder of the run that this one continues"
-        return [f"{line} (last, epoch {last_epoch})", f"{self.best['line']} (best, epoch {epoch}{where})"]
+        return [f"{line} (last, epoch {last_epoch})", f"{self.best['line']} (best, epoch {epoch}{where}{chosen})"]
 
     def note_scored(self, epoch: int) -> None:
         """Note the weights that the model has now, in an evaluation after ``epoch``, for ``require_scored``."""

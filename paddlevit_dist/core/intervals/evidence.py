@@ -16,6 +16,7 @@ _FEWEST_OF_TAILS = 10  # with fewer, units with normal numbers too often look li
 _DECIDING = 2.0  # units: fewer decided in none of 150 simulations of 20 normal numbers, in 7 % of exponential numbers
 _UNSEEN = 3.0  # units that may fail where none does
 _WORST = 0.4  # of a bias, in deviations
+_LOSSES = ("loss", "cross_entropy")  # of many samples: nobody publishes their intervals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +125,8 @@ def _describe_evidence(found: Mapping[str, MeasuredInterval], number: int, sampl
 
     notes, units = [], f"{number} {sample}{'s' * (number != 1)}"
     decided = choose(MeasuredInterval.depends_on_few) if number >= _FEWEST_OF_TAILS else []
-    endless = choose(lambda interval: not interval.evidence.has_bounds and interval.has_width()) if is_few else []
+    endless = choose(lambda interval: not interval.evidence.has_bounds and interval.has_width())
+    endless = [score for score in endless if is_few or not score.endswith(_LOSSES)]
     if decided:
         notes.append(f"one or two of {units} make up most of the variation of {_list(decided)}: others may be larger")
     if endless:

@@ -101,8 +101,13 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
     splits = {n: str(about.get("samples") or about.get("holds") or "").split(": ")[0] for n, about in run.data.items()}
     trained, state, duration = splits.pop("train", None), format_state(run), format_duration(run)
     updates = run.num_updates
+    chosen = (
+        " on these samples: expect worse on others"
+        if max(map(len, run.metrics.evaluation.values()), default=0) > 1
+        else ""
+    )
     facts = {
-        "weights": f"of {where}, the best" if where.startswith("epoch") else where if scores else "",
+        "weights": f"of {where}, the best{chosen}" if where.startswith("epoch") else where if scores else "",
         "measured on": _join(*_describe_measured(data, splits, run)),
         "trained on": _join(trained, f"{updates:,} updates of {run.facts.get('effective_batch', '?')} samples"),
         "model": _join(model, *_describe_start(run)),

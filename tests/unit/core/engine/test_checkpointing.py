@@ -112,12 +112,13 @@ def test_the_best_evaluation_is_of_one_metric_and_the_later_of_equal_ones(tmp_pa
     ):
         arguments = (epoch, name, value, more_is_better, f"{name} {value}", counts)
         assert saver.note_evaluation(*arguments) is is_best, epoch
-    last, best = "top-1 59.5 (last, epoch 8)", "top-1 60.0 (best, epoch 6{})"
+    chosen = "; chosen on these samples: expect worse on others"
+    last, best = "top-1 59.5 (last, epoch 8)", f"top-1 60.0 (best, epoch 6{{}}{chosen})"
     elsewhere = best.format(", in the folder of the run that this one continues")
     assert saver.format_results("top-1 59.5", 8) == [last, elsewhere]
     (saver.folder / "epoch_0006").mkdir(parents=True)
     assert saver.format_results("top-1 59.5", 8) == [last, best.format("")]
-    assert saver.format_results("top-1 60.0", 6) == ["top-1 60.0 (last and best, epoch 6)"]
+    assert saver.format_results("top-1 60.0", 6) == [f"top-1 60.0 (last and best, epoch 6{chosen})"]
     assert saver.note_evaluation(9, "top-1", 7.0, None, "top-1 7.0")
     assert saver.best == {"name": "top-1", "value": 7.0, "epoch": 9, "line": "top-1 7.0"}
     assert saver.evaluations == [(5, 60.0), (6, 60.0), (8, 59.5), (9, 7.0)]

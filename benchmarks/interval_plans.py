@@ -18,13 +18,14 @@ from drawn_pairs import draw_class_pair, wrap_table
 from drawn_tables import draw_labels, name_classes
 from smallest import sized
 
+from paddlevit_dist.core.intervals.quantiles import compute_p
 from paddlevit_dist.core.runtime.errors import UserError
 from paddlevit_dist.core.tasks.score_kind import require_score_kind
 from paddlevit_dist.extensions.compare import groups as seed_groups
 from paddlevit_dist.extensions.compare.pairs import compare_tables
 from paddlevit_dist.extensions.compare.plan import plan_group, plan_pair, plan_single
 
-_LEVEL, _WAYS = 0.05, 2_000
+_LEVEL = 0.05
 _CLASSES = 5
 _MOST_SAMPLES, _MOST_SEEDS = sized((40_000, 300), (200, 10))  # that are drawn of a larger plan
 _TIMES = sized((1, 4, 16), (1, 2))  # sizes at which the deviation of mAP is measured, over the pilot's
@@ -132,7 +133,7 @@ def follow_seed_plan(cell: SeedPlan, rng: np.random.Generator) -> tuple[int, boo
         return None
     number = plan["seeds_for_power"]
     first, second = (rng.normal(50.0 + more, 1.0, min(number, _MOST_SEEDS)) for more in (0.0, cell.difference))
-    return number, seed_groups.permutation_test(list(first), list(second), _WAYS)[0] < _LEVEL
+    return number, compute_p(*seed_groups.measure_difference(list(first), list(second))) < _LEVEL
 
 
 def measure_label_plan(

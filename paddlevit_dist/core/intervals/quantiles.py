@@ -6,6 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from .proportions import ROUNDING
+
 _NEARLY_NORMAL = 200  # degrees of freedom from which an expansion is exact to six digits
 
 
@@ -29,9 +31,30 @@ def student_quantile(share: float, freedom: float) -> float:
 
 
 def student_tail(value: float, freedom: float) -> float:
-    """Compute the probability that Student's t exceeds a value, to five decimals; see ``student_quantile``."""
+    """Compute the probability that Student's t exceeds a value, to five decimals; see ``student_quantile``.
+
+    Source for many degrees of freedom: D. L. Wallace, "Bounds on normal approximations to Student's and the chi-square
+    distributions", Annals of Mathematical Statistics 30, 1959.
+    """
+    if freedom > _NEARLY_NORMAL:
+        normal = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(value**2 / freedom))
+        return NormalDist().cdf(-math.copysign(normal, value))
     angles, below = _sum_density(freedom)
     return float(np.interp(math.atan(-value / math.sqrt(freedom)), angles, below) / below[-1])
+
+
+def compute_p(value: float, deviation: float, freedom: float) -> float:
+    """Compute the probability that a difference is at least as far from 0 as this one if models are equally good.
+
+    It is below 0.05 exactly where Student's 95 % interval, ``value`` plus and minus ``student_quantile`` times the
+    deviation, does not contain 0. Without a deviation nothing tells a difference from chance: 1.
+
+    Args:
+        value: the difference.
+        deviation: its standard deviation over other samples or seeds.
+        freedom: degrees of freedom of the deviation.
+    """
+    return 2 * student_tail(abs(value) / deviation, freedom) if deviation > ROUNDING * abs(value) else 1.0
 
 
 def _sum_density(freedom: float) -> tuple[np.ndarray, np.ndarray]:

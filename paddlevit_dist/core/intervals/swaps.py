@@ -1,13 +1,12 @@
 """How the difference of two models on the same samples varies, from results that are swapped between them.
 
 If two models are exchangeable, the results of a sample can be swapped: its difference is as likely as the opposite. The
-share of swaps with a difference at least as large as observed is p, and the interval of the difference follows from the
-deviation of the same swaps, so that both tell the same. Halves of the samples would not do: in them classes of few
-samples are missing, by which a mean over classes varies more than with all samples.
+differences after random swaps have the deviation of the difference, from which its interval and its p follow, so that
+both say the same. Halves of the samples would not do: in them classes of few samples are missing, by which a mean over
+classes varies more than with all samples.
 
-Sources: E. J. G. Pitman, "Significance Tests Which May be Applied to Samples from Any Populations", Supplement to the
-Journal of the Royal Statistical Society 4, 1937; B. Phipson and G. Smyth, "Permutation P-values should never be zero",
-Statistical Applications in Genetics and Molecular Biology 9, 2010.
+Source: E. J. G. Pitman, "Significance Tests Which May be Applied to Samples from Any Populations", Supplement to the
+Journal of the Royal Statistical Society 4, 1937, which approximates the distribution of swaps by its moments, too.
 """
 
 import math
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .proportions import ROUNDING
+from .units import count_units
 
 #: maps swaps, bool (k, samples), to the differences of scores after these samples are swapped, by name, float (k,); NaN
 #: where a score is not defined
@@ -32,7 +32,8 @@ class SwappedDifference(NamedTuple):
     value: float  # second minus first
     #: mean square of what swaps leave of the difference beyond their share of it; 0 if no swap defines one
     square: float
-    p: float
+    #: number of equally important units that would give swaps this kurtosis, see ``Variation.deciding``
+    deciding: float = math.inf
 
     def estimate_deviation(self, own: float, remaining: float = 0.0) -> float:
         """Return the standard deviation of the difference over other samples; 0 if all units have the same difference.
@@ -61,15 +62,12 @@ def measure_swaps(
 ) -> dict[str, SwappedDifference]:
     """Measure the differences that are defined without a swap, and the differences after swaps, by name.
 
-    Each sample is swapped with probability one half, and p is the share of swaps with a difference at least as large as
-    observed, or without one. Equal means are not enough: if one model has rare large errors, few samples give too small
-    a p. Up to ``most`` swaps are enumerated; otherwise ``most`` are drawn at random, and the observed results are added
-    to them.
+    Each sample is swapped with probability one half.
 
     Args:
         differences: computes differences for swaps.
         num_samples: of each model.
-        most: number of swaps at most, see ``count_swaps``.
+        most: number of swaps: up to so many are enumerated; otherwise so many are drawn at random.
         numbers: int (samples,), group of each sample; the samples of a group are swapped together. None: each sample is
             swapped separately.
         sizes: (samples,), how much each sample counts in a score; None: all alike.
@@ -78,34 +76,26 @@ def measure_swaps(
     observed = {name: float(column[0]) for name, column in differences(np.zeros((1, num_samples), bool)).items()}
     observed = {name: value for name, value in observed.items() if math.isfinite(value)}
     values = np.array([*observed.values()])[:, None]
-    least = np.abs(values) - ROUNDING * np.maximum(np.abs(values), ROUNDING)
-    larger, defined, squares = (np.zeros(len(observed)) for _ in range(3))
-    units = num_samples if numbers is None else int(numbers.max()) + 1
+    defined, squares, fourths = (np.zeros(len(observed)) for _ in range(3))
+    units = count_units(num_samples, numbers)
     for swaps in _generate_swaps(units, most, max(1, _MOST_SWAPS // (num_samples + len(observed)))):
         swaps = swaps if numbers is None else swaps[:, numbers]
         found, share = differences(swaps), 1 - 2 * (swaps @ weights)
         rows = np.stack([found[name] for name in observed]) if observed else np.zeros((0, len(swaps)))
-        larger += (~(np.abs(rows) < least)).sum(axis=1)  # or NaN
         is_defined = np.isfinite(rows)
         defined += is_defined.sum(axis=1)
-        squares += np.sum((rows - values * share) ** 2, axis=1, where=is_defined)
-    number, added = count_swaps(units, most), int(2**units > most)
-    ps = (added + larger) / (added + number)
-    means = squares / np.maximum(defined, 1)
-    return {
-        name: SwappedDifference(value, float(square), float(p))
-        for (name, value), square, p in zip(observed.items(), means, ps)
-    }
-
-
-def count_swaps(units: int, most: int) -> int:
-    """Return the number of swaps of these units that are computed: all, if there are no more than ``most``."""
-    return min(most, 2**units)
+        rest = np.where(is_defined, rows - values * share, 0.0) ** 2
+        squares, fourths = squares + rest.sum(axis=1), fourths + (rest**2).sum(axis=1)
+    squares, fourths = (sums / np.maximum(defined, 1) for sums in (squares, fourths))
+    lacking = 3 * squares**2 - fourths  # of a normal distribution's fourth moment
+    deciding = np.divide(2 * squares**2, lacking, out=np.full(len(lacking), math.inf), where=lacking > 0)
+    columns = zip(observed.items(), squares.tolist(), deciding.tolist())
+    return {name: SwappedDifference(value, *moments) for (name, value), *moments in columns}
 
 
 def _generate_swaps(units: int, most: int, at_once: int) -> Iterator[np.ndarray]:
     """Yield swaps, bool (k, units), at most ``at_once`` at a time."""
-    number, generator = count_swaps(units, most), np.random.Generator(np.random.PCG64(_SEED))
+    number, generator = min(most, 2**units), np.random.Generator(np.random.PCG64(_SEED))
     for first in range(0, number, at_once):
         rows = np.arange(first, min(first + at_once, number))
         if 2**units <= most:

@@ -2,13 +2,17 @@
 
 The only place that counts them, for scores of all samples, of a class and in groups. A decision that depends on others
 of its sample or group counts as the share of an independent one that leaves the same deviation: L. Kish, "Survey
-Sampling", 1965 (the design effect, section 5.4, and that of unequal sizes, section 11.7). With few positive or negative
-decisions the deviation is itself uncertain, and Student's quantile with the degrees of freedom of units says how much:
-E. L. Korn and B. I. Graubard, "Confidence Intervals for Proportions with Small Expected Number of Positive Counts
-Estimated from Survey Data", Survey Methodology 24, 1998. For them only units with an error count, because a subgroup of
-a survey has the degrees of freedom of the units that contain it, and errors are such a subgroup here: J. D. Parker et
-al., "National Center for Health Statistics Data Presentation Standards for Proportions", Vital and Health Statistics 2
-(175), 2017.
+Sampling", 1965, section 5.4 (the design effect). Groups of unequal sizes count as the number of equal ones that vary as
+much: A. V. Carter, K. T. Schnepel and D. G. Steigerwald, "Asymptotic Behavior of a t-Test Robust to Cluster
+Heterogeneity", Review of Economics and Statistics 99, 2017; it is Kish's formula for weights (section 11.7).
+
+With few positive or negative decisions the deviation is itself uncertain, and Student's quantile with the degrees of
+freedom of units says how much. Such an interval of Wilson's is known from surveys: P. S. Kott, "A note on Wilson
+coverage intervals for proportions estimated from complex samples", Survey Methodology 43, 2017; C. Franco, R. J. A.
+Little, T. A. Louis and E. V. Slud, "Comparative Study of Confidence Intervals for Proportions in Complex Sample
+Surveys", Journal of Survey Statistics and Methodology 7, 2019. That only units with an error count is a rule of this
+module: surveys count all units that contain the subgroup (J. D. Parker et al., "National Center for Health Statistics
+Data Presentation Standards for Proportions", Vital and Health Statistics 2 (175), 2017).
 """
 
 import math

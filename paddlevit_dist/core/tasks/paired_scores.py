@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, paired_difference
-from ..intervals.proportions import find_upper_share
-from ..intervals.quantiles import student_quantile
+from ..intervals.proportions import ROUNDING, find_upper_share, mcnemar_test
+from ..intervals.quantiles import compute_p, student_quantile
 from ..intervals.resampling import FEWEST_UNITS, RESAMPLES, make_interval
 from ..intervals.score_ranges import UNBOUNDED
-from ..intervals.swaps import SwapDifferences, SwappedDifference, measure_swaps, subtract_swapped
-from ..intervals.units import UnitCounts, Variation, count_equal
+from ..intervals.swaps import SwapDifferences, measure_swaps, subtract_swapped
+from ..intervals.units import MOST_WEIGHTS, UnitCounts, Variation, count_equal, count_units
 from .score_kind import Arrays, ScoreKind
 
 SWAPS = 500  # of an interval; they fix its width to about a thirtieth
@@ -33,12 +33,14 @@ class PairIntervals(NamedTuple):
     difference: dict[str, ConfidenceInterval]
 
 
-class DifferenceVariation(NamedTuple):
-    """The difference of all samples, and how it varies over other samples."""
+class PairedDifference(NamedTuple):
+    """The difference of all samples, and how it varies over other samples: its interval and p follow from this."""
 
     value: float
     deviation: float  # 0: unknown, as all units have the same difference, or too few are there
     freedom: float  # degrees of freedom of the deviation
+    p: float
+    deciding: float  # see ``SwappedDifference``
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,34 +84,40 @@ class PairedScores:
         reorder = (lambda weights: weights) if is_ordered else functools.partial(_reorder, order)
         second = dataclasses.replace(declared, values=lambda weights: of_second(reorder(weights)))
         hits = kind.hits(tables[0], classes), kind.hits(order_rows(kind, tables[1], order), classes)
-        build = functools.partial(cls, declared, second, len(order), numbers, hits=hits, pooled=kind.pooled_rates)
         if kind.is_ranking:
-            sizes = kind.count_objects(tables[0])
-            sizes = np.ones(len(order)) if sizes is None or not sizes.any() else sizes
-            return build(functools.partial(subtract_swapped, _build_subtract(declared, second), sizes=sizes), sizes)
+            pair = cls.of_values(declared, second, len(order), numbers, kind.count_objects(tables[0]))
+            return dataclasses.replace(pair, hits=hits, pooled=kind.pooled_rates)
         joined = kind.recompute_scores(tables, classes)
 
         def score(weights: np.ndarray) -> Mapping[str, np.ndarray]:
             """Score answers of the first model where a weight is 1, and of the second where it is 0."""
             return joined(np.concatenate([weights, reorder(1 - weights)], axis=1))
 
-        return build(lambda swaps: _subtract(score(1.0 - swaps), score(swaps.astype(np.float64))))
+        def subtract(swaps: np.ndarray) -> Mapping[str, np.ndarray]:
+            return _subtract(score(1.0 - swaps), score(swaps.astype(np.float64)))
+
+        return cls(declared, second, len(order), numbers, subtract, hits=hits, pooled=kind.pooled_rates)
 
     @classmethod
     def of_values(
-        cls, first: ProportionRecompute, second: ProportionRecompute, num_samples: int, numbers: np.ndarray | None
+        cls,
+        first: ProportionRecompute,
+        second: ProportionRecompute,
+        num_samples: int,
+        numbers: np.ndarray | None,
+        sizes: np.ndarray | None = None,
     ) -> "PairedScores":
-        """Create them of two functions, whose answers are not known."""
-        sizes = np.ones(num_samples)
+        """Create them of two functions, whose answers are not known; ``sizes``: see ``PairedScores``, or all alike."""
+        sizes = np.ones(num_samples) if sizes is None or not sizes.any() else sizes
         swapped = functools.partial(subtract_swapped, _build_subtract(first, second), sizes=sizes)
         return cls(first, second, num_samples, numbers, swapped, sizes)
 
-    def measure_swaps(self, most: int = SWAPS) -> dict[str, SwappedDifference]:
-        """Measure the differences with at most this number of swaps, see ``intervals.swaps``."""
-        return measure_swaps(self.differences, self.num_samples, most, self.numbers, self.sizes)
+    def measure_swaps(self, most: int = SWAPS) -> dict[str, PairedDifference]:
+        """Measure the differences that are defined for all samples, with at most this number of swaps.
 
-    def estimate_variations(self, swapped: Mapping[str, SwappedDifference]) -> dict[str, DifferenceVariation]:
-        """Return each difference with its standard deviation over other samples, and how well that is known."""
+        p is that of the interval of ``compute_differences``. Rates of single samples have McNemar's.
+        """
+        swapped = measure_swaps(self.differences, self.num_samples, most, self.numbers, self.sizes)
         # No number of decisions says how much differences of rates vary.
         declared = dataclasses.replace(self.first, rates={}, pooled=())
         units = UnitCounts(declared, self.num_samples, self.numbers)
@@ -122,11 +130,29 @@ class PairedScores:
             exact = self._estimate_rate(name, own)
             deviation = deviation if exact is None else exact
             variations[name] = Variation(one.value, deviation if units.count(name) >= FEWEST_UNITS else 0.0)
-        freedoms = {name: min(units.find_freedom(name, variations), numbers[name] - 1) for name in variations}
-        return {name: DifferenceVariation(*each[:2], max(freedoms[name], 1.0)) for name, each in variations.items()}
+        found = {}
+        for name, (value, deviation, *_) in variations.items():
+            freedom = max(min(units.find_freedom(name, variations), numbers[name] - 1), 1.0)
+            p = compute_p(value, deviation, freedom)
+            if self.is_single(name):
+                before, after = (hits[name] for hits in self.hits)
+                p = mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum()))
+            found[name] = PairedDifference(value, deviation, freedom, p, swapped[name].deciding)
+        return found
+
+    def count_differing(self, name: str) -> int:
+        """Count the units, samples or groups, whose swap alone changes a difference; each takes one."""
+        members = np.arange(self.num_samples) if self.numbers is None else self.numbers
+        number = count_units(self.num_samples, self.numbers)
+        at_once, changed = max(1, MOST_WEIGHTS // self.num_samples), 0
+        whole = self.differences(np.zeros((1, self.num_samples), bool))[name]
+        for first in range(0, number, at_once):
+            swaps = np.arange(first, min(first + at_once, number))[:, None] == members
+            changed += int((np.abs(self.differences(swaps)[name] - whole) > ROUNDING).sum())
+        return changed
 
     def compute_intervals(
-        self, percent: float, resamples: int = RESAMPLES, swapped: Mapping[str, SwappedDifference] | None = None
+        self, percent: float, resamples: int = RESAMPLES, swapped: Mapping[str, PairedDifference] | None = None
     ) -> PairIntervals:
         """Compute the intervals of both models' values, see ``bootstrap``, and of their differences.
 
@@ -141,33 +167,32 @@ class PairedScores:
     def compute_differences(
         self,
         percent: float,
-        swapped: Mapping[str, SwappedDifference] | None = None,
+        swapped: Mapping[str, PairedDifference] | None = None,
         own: tuple[Mapping[str, ConfidenceInterval], Mapping[str, ConfidenceInterval]] | None = None,
     ) -> dict[str, ConfidenceInterval]:
         """Compute the intervals of the differences that are defined for all samples.
 
-        A difference has Student's interval with the deviation of swaps, from which p comes, too. Rates of single
-        samples have Newcombe's, as their p is McNemar's; also other rates, if all samples, or groups, have the same
-        difference.
+        A difference has Student's interval with the deviation of swaps. Rates of single samples have Newcombe's, as
+        their p is McNemar's; also other rates if no sample, or group, has a difference.
 
         Args:
             percent: the level, such as 95.
             swapped: see ``measure_swaps``; None measures them.
             own: the intervals of both models; None computes them if they are needed.
         """
-        found = self.estimate_variations(self.measure_swaps() if swapped is None else swapped)
         share, differences = find_upper_share(percent), {}
-        for name, (value, deviation, freedom) in found.items():
+        for name, found in (self.measure_swaps() if swapped is None else swapped).items():
             has_interval = name in self.first.rates or self.first.find_range(name) is not None
-            quantile = student_quantile(share, freedom)
-            interval = make_interval(value, deviation, quantile, UNBOUNDED if has_interval else None)
+            quantile = student_quantile(share, found.freedom)
+            interval = make_interval(found.value, found.deviation, quantile, UNBOUNDED if has_interval else None)
             low, high = self.first.find_bounds(name)
             most = high - low  # that is possible
             differences[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
         hits, others = self.hits
         own_intervals: list[Mapping[str, ConfidenceInterval]] = list(own or ())
         for name in [name for name in differences if name in hits and name in others]:
-            if self._is_single(name) or not differences[name].has_width():
+            is_even = not differences[name].value and not differences[name].has_width()
+            if self.is_single(name) or is_even:
                 if self.numbers is not None and not own_intervals:
                     own_intervals = [self._bootstrap(one, percent) for one in (self.first, self.second)]
                 intervals = [of_names[name] for of_names in own_intervals if self.numbers is not None]
@@ -183,14 +208,14 @@ class PairedScores:
         before, after = (hits.get(name, np.zeros(0, bool)) for hits in self.hits)
         number = len(after)
         is_of_all = number == self.num_samples and name not in self.pooled
-        if own <= 1 or not (self._is_single(name) or is_of_all and number):
+        if own <= 1 or not (self.is_single(name) or is_of_all and number):
             return None
         changes = np.subtract(after, before, dtype=np.float64)
         rest = changes - changes.mean()  # of each sample
         sums = rest if self.numbers is None else np.bincount(self.numbers, rest)
         return 100 * math.sqrt(float(sums @ sums) * own / (own - 1)) / number
 
-    def _is_single(self, name: str) -> bool:
+    def is_single(self, name: str) -> bool:
         """Return whether a value is a rate of samples that have a decision each and do not depend on one another."""
         if self.numbers is not None or name in self.pooled or not all(name in hits for hits in self.hits):
             return False

@@ -3,7 +3,7 @@
 This is an extension: the folder can be deleted (see ``registry.features``).
 
 - ``tables``: writes and reads per-sample results of an evaluation in the run's folder
-- ``significance``: McNemar's test, Holm's correction, gaps between curves
+- ``significance``: the level of intervals, what is called a difference, gaps between curves
 - ``pairs``: compares two tables: difference, classes, changed samples
 - ``per_sample``: the table of samples of ``evaluate -per_sample``
 - ``seeds``: the training runs of ``-seeds``; ``groups``: statistics of their scores; ``group_pairs``: compares groups

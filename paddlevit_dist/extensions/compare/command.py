@@ -18,7 +18,7 @@ from ...core.runtime.files import explain_write_error
 from ...core.runtime.json_format import format_json
 from ...core.tasks.sample_groups import read_groups
 from . import images
-from .formatting import CHANGES, add_findings, build_rows, format_lines, format_method
+from .formatting import CHANGES, build_rows, format_lines, format_method
 from .group_pairs import compare_groups
 from .groups import is_group, read_group
 from .page import write_page
@@ -35,9 +35,9 @@ def run(arguments: list[str]) -> None:
     """
     about = (
         "Compare the last evaluations of runs sample by sample: the difference of their scores with its 95 % interval "
-        "and p-value, the classes, and the samples that changed. Each run is compared with the first; p-values of "
-        "several runs are corrected with Holm's method. Groups of seeds (-seeds) are compared by the scores of their "
-        "seeds. Exit code: 0, or 2 if the runs cannot be compared."
+        "and p-value, the classes, and the samples that changed. Each run is compared with the first; intervals and "
+        "p-values of several runs are corrected for their number. Groups of seeds (-seeds) are compared by the scores of "
+        "their seeds. Exit code: 0, or 2 if the runs cannot be compared."
     )
     parser = CommandParser(
         "compare", about, ("output/mine output/mine-2", "output/a output/b output/c -output=all.html"), imports=True
@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> None:
         _compare_groups(parser, options)
         return
     first, *others = tables = [with_groups(read_table(folder), options.group) for folder in options.runs]
-    comparisons = add_findings([compare_tables(first, other) for other in others])
+    comparisons = [compare_tables(first, other, len(others)) for other in others]
     decimals = first.kind.decimals
     if options.json:
         sys.stdout.write(format_json({"comparisons": comparisons}, indent=1) + "\n")
@@ -94,7 +94,7 @@ def compare_runs(names: Mapping[str, str]) -> tuple[list[list[str]], list[str]]:
     if any(map(is_group, names)):
         return [], [line for line in compare_groups(list(names))[1] if line]
     first, *others = (read_table(folder)._replace(run=name) for folder, name in names.items())
-    comparisons = add_findings([compare_tables(first, other) for other in others])
+    comparisons = [compare_tables(first, other, len(others)) for other in others]
     lines = [format_method(comparisons)]
     for other in comparisons:
         lines += [f"{other['second']}: {line}" for line in (*other["notes"], *other["warnings"])]

@@ -4,29 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.runtime.printing import one_line, shorten
-from .significance import holm_correction
+from .pairs import MOST_CLASSES
 from .tables import RESULTS, EvaluationTable
 
-_MOST_CLASSES, _MOST_SAMPLES = 10, 5
-_ALPHA = 0.05  # significance level
+_MOST_SAMPLES = 5
 _LONGEST_NAME = 60
 CHANGES = ("fixed", "broken", "better", "worse")  # kinds of changed samples; a comparison has some of them
-TOO_FEW = "too few seeds"  # p cannot be below ``_ALPHA`` for any scores
 RIGHT = {"fixed": "wrong before, right now", "broken": "right before, wrong now"}
-
-
-def add_findings(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the comparisons with "p_holm", their p-value corrected for several tests, and the "finding"."""
-    ps = holm_correction([comparison["p"] for comparison in comparisons])
-    return [{**row, "p_holm": p, "finding": _format_finding(row, p, len(ps))} for row, p in zip(comparisons, ps)]
-
-
-def _format_finding(comparison: dict[str, Any], p: float, comparisons: int) -> str:
-    if not comparison["difference"]["value"]:
-        return "no difference"
-    if p >= _ALPHA:
-        return TOO_FEW if comparisons * comparison.get("smallest_p", 0.0) >= _ALPHA else "may be chance"
-    return "better" if (comparison["difference"]["value"] > 0) == comparison["more_is_better"] else "worse"
 
 
 def format_evaluation(table: EvaluationTable) -> str:
@@ -60,11 +44,11 @@ def format_p_value(p: float) -> str:
 def build_rows(comparisons: Sequence[dict[str, Any]], decimals: int) -> list[list[str]]:
     """Build a table of all runs: a heading, the first run, and the comparison of each other run with it."""
     several, first = len(comparisons) > 1, comparisons[0]
-    heading = ["run", first["score"], "difference", "p", *(["p (Holm)"] if several else []), ""]
+    heading = ["run", first["score"], "difference", "p", *(["p (corrected)"] if several else []), ""]
     value = format_interval(first["of_first"], decimals)
     rows = [heading, [first["first"], value, "", "", *([""] if several else []), ""]]
     for other in comparisons:
-        ps = [format_p_value(other["p"]), *([format_p_value(other["p_holm"])] if several else [])]
+        ps = [format_p_value(other["p"]), *([format_p_value(other["p_corrected"])] if several else [])]
         difference = format_interval(other["difference"], decimals, signed=True)
         rows.append([other["second"], format_interval(other["of_second"], decimals), difference, *ps, other["finding"]])
     return [[one_line(cell) for cell in row] for row in rows]
@@ -75,7 +59,16 @@ def format_method(comparisons: Sequence[dict[str, Any]]) -> str:
     first, tests = comparisons[0], ", ".join(dict.fromkeys(other["test"] for other in comparisons))
     groups = [other["groups"] for other in comparisons if "groups" in other]
     units = "".join(dict.fromkeys(f", by {each['number']:,} groups ({each['by']})" for each in groups))
-    return one_line(f"{first['percent']} % intervals and p ({tests}) of the same {first['samples']:,} samples{units}")
+    level = format_level(first, len(comparisons))
+    return one_line(f"{level} and p ({tests}) of the same {first['samples']:,} samples{units}")
+
+
+def format_level(comparison: dict[str, Any], comparisons: int) -> str:
+    """Format the level of the intervals of one or several comparisons."""
+    if comparisons == 1:
+        return f"{comparison['percent']} % intervals"
+    level = f"{comparison['difference_percent']:.4g} %"
+    return f"{comparison['percent']} % intervals ({level} of differences and p times {comparisons}: Bonferroni)"
 
 
 def format_settings(comparison: dict[str, Any]) -> list[str]:
@@ -85,10 +78,10 @@ def format_settings(comparison: dict[str, Any]) -> list[str]:
     return [one_line(f"settings that differ: {changes}")] if changes else []
 
 
-def build_class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
-    """Build a heading and a row for each class with scores in both tables, the largest difference first."""
+def build_class_rows(classes: Sequence[dict[str, Any]], decimals: int) -> list[list[str]]:
+    """Build a heading and a row for each of the "classes" of a comparison."""
     rows = [["class", "first", "second", "difference"]]
-    for row in comparison["classes"]:
+    for row in classes:
         values = [format_number(row[which]["value"], decimals) for which in ("of_first", "of_second")]
         difference = format_interval(row["difference"], decimals, signed=True)
         rows.append([shorten(row["class"], _LONGEST_NAME), *values, difference])
@@ -108,13 +101,18 @@ def format_lines(tables: Sequence[EvaluationTable], comparisons: Sequence[dict[s
 
 
 def _format_classes(comparison: dict[str, Any], decimals: int) -> list[str]:
-    rows, total = build_class_rows(comparison, decimals), len(comparison["classes"])
-    if not total:
+    classes = comparison["classes"]
+    if not classes:
         return []
-    which = "" if total <= _MOST_CLASSES else f", the {_MOST_CLASSES} of {total} that differ most"
-    first = comparison["classes"][0]
+    first, listed = classes[0], classes[:MOST_CLASSES]
+    which = ""
+    if len(classes) > MOST_CLASSES:
+        level = f"{first['listed']['percent']:.4g} % intervals, corrected for the choice"
+        which = f", the {MOST_CLASSES} of {len(classes):,} that differ most ({level})"
+        listed = [{**row, "difference": row["listed"]} for row in listed]
     score = first["score"].removesuffix(f" {first['class']}").removeprefix(f"{first['class']} ")
-    return [f"{score} of each class{which}:", *(f"  {line}" for line in align_columns(rows[: _MOST_CLASSES + 1]))]
+    rows = align_columns(build_class_rows(listed, decimals))
+    return [f"{score} of each class{which}:", *(f"  {line}" for line in rows)]
 
 
 def _format_samples(comparison: dict[str, Any]) -> list[str]:

@@ -1,28 +1,27 @@
 """Compare groups of seeds with each other, and single runs with a group."""
 
 import contextlib
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.intervals import ConfidenceInterval
+import numpy as np
+
+from ...core.intervals import ConfidenceInterval, ProportionRecompute
+from ...core.intervals.proportions import find_upper_share
+from ...core.intervals.quantiles import compute_p, student_quantile
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line, shorten
+from ...core.tasks.paired_scores import PairedDifference, PairedScores
 from . import groups
-from .formatting import (
-    TOO_FEW,
-    add_findings,
-    align_columns,
-    build_rows,
-    count_decimals,
-    format_number,
-    format_settings,
-)
-from .groups import SeedGroup
-from .pairs import find_warnings
+from .formatting import align_columns, build_rows, count_decimals, format_level, format_number, format_settings
+from .groups import SampleNoise, SeedGroup
+from .pairs import TablePair, find_warnings
 from .run_settings import find_differing_settings, load_run_settings
-from .tables import read_table
+from .significance import PERCENT, add_finding, find_level
+from .tables import EvaluationTable, read_table
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -36,7 +35,7 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     for group in seed_groups:
         _require_comparable(first, group)
     single = [_compare_single(run, first) for run in runs if not groups.is_group(run)]
-    comparisons = add_findings([_compare(first, other) for other in others])
+    comparisons = [_compare(first, other, len(others)) for other in others]
     decimals = count_decimals(first.scores)
     lines = []
     for group in seed_groups:
@@ -68,33 +67,86 @@ def _require_comparable(first: SeedGroup, other: SeedGroup) -> None:
         )
 
 
-def _compare(first: SeedGroup, second: SeedGroup) -> dict[str, Any]:
+def _compare(first: SeedGroup, second: SeedGroup, comparisons: int) -> dict[str, Any]:
     score, both = first.about["score"], (first.scores, second.scores)
-    p, test = groups.permutation_test(*both)
-    bounds = groups.find_range(first)
+    bounds, level = groups.find_range(first), find_level(comparisons)
     intervals = [groups.clip_to_range(bounds, *groups.compute_interval(scores, 1 / len(scores))) for scores in both]
     of_first, of_second = (
         ConfidenceInterval(statistics.fmean(scores), *ends).plain() for scores, ends in zip(both, intervals)
     )
-    value, low, high = groups.compute_difference(*both)
-    low_in_range, high_in_range = groups.clip_to_range(bounds, low, high, is_difference=True)
-    return {
+    noise = None
+    try:
+        noise = measure_samples(first, second)
+        over = f"the seeds, of differences also of the same {noise.units}"
+    except UserError as error:
+        reason = shorten(str(error).removeprefix("compare: ").partition(";")[0], 160)
+        over = f"the seeds alone: other samples are not in them ({reason})"
+    value, deviation, freedom = groups.measure_difference(*both, noise)
+    reach = student_quantile(find_upper_share(level), freedom) * deviation
+    low, high = groups.clip_to_range(bounds, value - reach, value + reach, is_difference=True)
+    comparison = {
         "first": first.run,
         "second": second.run,
         "score": score,
         "more_is_better": first.about["more_is_better"],
         "seeds": list(map(len, both)),
-        "percent": groups.PERCENT,
+        "percent": PERCENT,
+        "difference_percent": level,
         "of_first": of_first,
         "of_second": of_second,
-        "difference": ConfidenceInterval(value, low_in_range, high_in_range).plain(),
-        "noise": groups.clip_to_range(bounds, 0.0, high - value, is_difference=True)[1],
-        "p": float(f"{p:.6g}"),
-        "smallest_p": groups.compute_smallest_p(*map(len, both)),
-        "test": test,
+        "difference": ConfidenceInterval(value, low, high).plain(),
+        "noise": groups.clip_to_range(bounds, 0.0, reach, is_difference=True)[1],
+        "p": float(f"{compute_p(value, deviation, freedom):.6g}"),
+        "test": "Welch's t",
+        "over": over,
         "settings": find_differing_settings(first.about["settings"], second.about["settings"]),
         "warnings": _find_warnings(find_finished(first), find_finished(second)),
     }
+    return add_finding(comparison, comparisons)
+
+
+def measure_samples(first: SeedGroup, second: SeedGroup) -> SampleNoise:
+    """Measure how the difference of two groups' mean scores varies over other samples, from the tables of their seeds.
+
+    The interaction of seeds and samples is measured by one half of a group's seeds against the other.
+
+    Raises UserError: the seeds do not all have a table of the same samples with this score.
+    """
+    score, values = first.about["score"], ([], [])
+    whole: EvaluationTable | None = None
+    for group, own in zip((first, second), values):
+        for row in group.seeds:
+            if row["state"] == groups.FINISHED and "value" in row:
+                table = read_table(str(Path(group.run, row["folder"])))
+                whole = whole or table
+                own.append(TablePair.match(whole, table).scores)
+    of_all = values[0][0]
+
+    def measure(*sides: Sequence[PairedScores]) -> PairedDifference:
+        both = (_average([each.second for each in side]) for side in sides)
+        found = PairedScores.of_values(*both, of_all.num_samples, of_all.numbers, of_all.sizes).measure_swaps()
+        if score not in found:
+            raise UserError(f"the samples of {whole.run} have no {score}")
+        return found[score]
+
+    _, deviation, freedom, *_ = measure(*values)
+    interaction = 0.0
+    for own in values:
+        parts = own[::2], own[1::2]
+        interaction += measure(*parts).deviation ** 2 / sum(len(own) / len(part) for part in parts)
+    number = f"{of_all.num_samples:,} samples"
+    units = number if whole.groups is None else f"{number} {whole.groups}"
+    return SampleNoise(deviation**2, interaction, freedom, units)
+
+
+def _average(values: Sequence[ProportionRecompute]) -> ProportionRecompute:
+    """Return a function to the mean of the values of several models."""
+
+    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+        rows = [each(weights) for each in values]
+        return {name: np.mean([row[name] for row in rows], axis=0) for name in rows[0]}
+
+    return dataclasses.replace(values[0], values=recompute)
 
 
 def find_finished(group: SeedGroup) -> str:
@@ -135,9 +187,11 @@ def _compare_single(run: str, group: SeedGroup) -> dict[str, Any]:
 def _format_comparisons(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
     rows = build_rows(comparisons, decimals)
     rows[0][:2] = ["group", f"mean of best {comparisons[0]['score']}"]
-    tests = ", ".join(dict.fromkeys(comparison["test"] for comparison in comparisons))
-    method = f"{groups.PERCENT} % intervals (Student's, Welch's) and p ({tests}) of the seeds"
-    lines = ["", *align_columns(rows), method]
+    lines = ["", *align_columns(rows)]
+    for over in dict.fromkeys(other["over"] for other in comparisons):
+        lines.append(
+            f"{format_level(comparisons[0], len(comparisons))} (Student's, Welch's) and p (Welch's t) of {over}"
+        )
     for other in comparisons:
         both = f"{other['first']} and {other['second']}"
         if other["noise"]:
@@ -146,11 +200,6 @@ def _format_comparisons(comparisons: list[dict[str, Any]], decimals: int) -> lis
         else:
             lines.append(
                 f"no interval: all seeds of {other['first']} have the same score, as do those in {other['second']}"
-            )
-        if other["finding"] == TOO_FEW:
-            number, smallest = " and ".join(map(str, other["seeds"])), f"{other['smallest_p']:.2g}"
-            lines.append(
-                f"{number} seeds are too few: their smallest possible p is {smallest}; 4 and 4 can reach 0.029"
             )
         lines += format_settings(other)
     return lines
@@ -162,4 +211,4 @@ def _format_single(row: dict[str, Any], decimals: int) -> str:
     if row["seeds_low"] == row["seeds_high"]:
         return f"{best} {low}, the score of all seeds of {row['group']}, so there is no interval"
     meaning = "may be due to its seed" if row["where"] == "within" else "unlikely to be due to its seed alone"
-    return f"{best} [{low}, {high}], the interval of {groups.PERCENT} % of single seeds of {row['group']}: {meaning}"
+    return f"{best} [{low}, {high}], the interval of {PERCENT} % of single seeds of {row['group']}: {meaning}"

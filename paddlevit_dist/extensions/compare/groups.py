@@ -1,17 +1,14 @@
 """Groups of training runs that differ only by their seed: their file ``seeds.json``, and statistics of their scores."""
 
 import contextlib
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...core.checkpoint.directory_names import find_best_epoch
-from ...core.intervals.quantiles import student_quantile, student_tail
+from ...core.intervals.quantiles import student_quantile
 from ...core.intervals.score_ranges import UNBOUNDED, ScoreRange
 from ...core.logging.record import SCORES, SEEDS
 from ...core.runtime.errors import UserError
@@ -20,10 +17,10 @@ from ...core.runtime.json_format import format_json
 from ...core.runtime.metrics_file import find_best_evaluation, get_interval, get_values, is_number, recorded_events
 from ...core.runtime.text_files import read_json
 from ...core.tasks.score import parse_scores
+from .significance import PERCENT
 
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
 UNDEFINED = "not defined"  # a score in all evaluations of a finished run
-PERCENT = 95
 _UPPER = 0.5 + PERCENT / 200
 # Largest value of scores from 0 up that choose a checkpoint, for runs of former versions, which have no ``SCORES``.
 _MOST = {
@@ -32,9 +29,6 @@ _MOST = {
     **dict.fromkeys(("mre_mm", "mre_px", "assd_mm", "hd95_mm"), math.inf),
 }
 _FORMAT = 1
-MOST_PARTITIONS = 200_000  # of seeds into two groups; 10 and 10 have 184,756
-_SEED = 0  # constant, so that p-values are reproducible
-_ROUNDING = 1e-9  # relative; smaller differences count as zero
 
 
 class SeedGroup(NamedTuple):
@@ -62,6 +56,15 @@ class SeedGroup(NamedTuple):
         content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
         with atomic_file(Path(self.run, SEEDS)) as file:
             file.write((format_json(content, indent=1) + "\n").encode())
+
+
+class SampleNoise(NamedTuple):
+    """How much the difference of two groups' mean scores varies over other samples."""
+
+    variance: float  # with these seeds
+    interaction: float  # the part of it that other seeds on these samples have, too
+    freedom: float
+    units: str  # such as "360 samples"
 
 
 def is_group(folder: str) -> bool:
@@ -173,81 +176,21 @@ def compute_noise(scores: Sequence[float]) -> float:
     return student_quantile(_UPPER, number - 1) * statistics.stdev(scores) * math.sqrt(2 / number)
 
 
-def compute_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    """Compute the mean of the second group minus the mean of the first, and the ends of its interval.
+def measure_difference(
+    first: Sequence[float], second: Sequence[float], noise: SampleNoise | None = None
+) -> tuple[float, float, float]:
+    """Return the mean of the second group minus that of the first, its standard deviation, and degrees of freedom.
 
     Each has two scores or more; their variances may differ. Source: B. L. Welch, "The generalization of 'Student's'
-    problem when several different population variances are involved", Biometrika 34, 1947.
+    problem when several different population variances are involved", Biometrika 34, 1947. With ``noise`` samples vary,
+    too: of scores of seeds and samples, the variance of the mean is that over seeds and that over samples, less
+    that of their interaction, which both contain (R. L. Brennan, "Generalizability Theory", 2001).
     """
-    value, error, freedom = _measure_difference(first, second)
-    reach = student_quantile(_UPPER, freedom) * error
-    return value, value - reach, value + reach
-
-
-def _measure_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    """Return the difference of two means, its standard error and the degrees of freedom; see ``compute_difference``."""
     value = statistics.fmean(second) - statistics.fmean(first)
-    parts = [statistics.variance(scores) / len(scores) for scores in (first, second)]
-    squares = sum(part**2 / (len(scores) - 1) for part, scores in zip(parts, (first, second)))
-    return value, math.sqrt(sum(parts)), sum(parts) ** 2 / squares if squares else 1.0
-
-
-def compute_smallest_p(first: int, second: int) -> float:
-    """Compute the smallest p-value that ``permutation_test`` can return for groups of these sizes."""
-    return (2 if first == second else 1) / math.comb(first + second, first)
-
-
-def permutation_test(
-    first: Sequence[float], second: Sequence[float], most_partitions: int = MOST_PARTITIONS
-) -> tuple[float, str]:
-    """Compute the p-value of a permutation test, and return it with the name of the test.
-
-    If the groups are equally good, each partition of all scores into two groups is equally likely. p is the share of
-    partitions whose means differ at least as much as observed, relative to Welch's standard error: without it, p is too
-    small if the smaller group varies more. With a handful of scores it still is, so that groups of unequal sizes have
-    at least the p of Welch's test. The standard error does not change p of groups of equal sizes.
-
-    Up to ``most_partitions`` are enumerated; otherwise this number is drawn at random, and the observed one is added to
-    them. Each group has two scores or more. Source: R. A. Fisher, "The Design of Experiments", 1935; A. Janssen,
-    "Studentized permutation tests for non-i.i.d. hypotheses and the generalized Behrens-Fisher problem", Statistics &
-    Probability Letters 36, 1997; B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical
-    Applications in Genetics and Molecular Biology 9, 2010.
-    """
-    scores = np.array([*first, *second], np.float64) - statistics.fmean([*first, *second])
-    number, ways = len(first), math.comb(len(scores), len(first))
-    squares, variance = _split_variance(scores, np.arange(number)[None])
-
-    def count_larger(groups: np.ndarray) -> int:
-        """Count the partitions with at least the observed ratio; a product, as there may be no variance."""
-        others, variances = _split_variance(scores, groups)
-        return int((others * variance >= squares * variances * (1 - _ROUNDING)).sum())
-
-    if ways <= most_partitions:
-        p = count_larger(np.array(list(itertools.combinations(range(len(scores)), number)))) / ways
-        test = f"exact permutation test, {ways:,} ways"
-    else:
-        generator = np.random.Generator(np.random.PCG64(_SEED))
-        drawn = np.argsort(generator.random((most_partitions, len(scores))), axis=1)[:, :number]
-        p = (1 + count_larger(drawn)) / (1 + most_partitions)
-        test = f"permutation test, {most_partitions:,} ways drawn"
-    value, error, freedom = _measure_difference(first, second)
-    if len(first) == len(second) or not error:
-        return p, test
-    return max(p, 2 * student_tail(abs(value) / error, freedom)), f"{test}, at least Welch's p"
-
-
-def _split_variance(scores: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the squared difference of the means of two groups, and its variance, for each partition: float (k,).
-
-    Args:
-        scores: float (n,), which sum to 0.
-        groups: int (k, m), the scores of the first group.
-    """
-    total, number = float(scores @ scores), groups.shape[1]
-    others = len(scores) - number
-    sums, squares = scores[groups].sum(axis=1), (scores[groups] ** 2).sum(axis=1)
-    deviations = ((squares - sums**2 / number, number), (total - squares - sums**2 / others, others))
-    variances = (np.where(part > _ROUNDING * total, part, 0.0) / (count * (count - 1)) for part, count in deviations)
-    differences = sums / number + sums / others
-    differences[np.abs(differences) <= _ROUNDING * np.abs(scores).max()] = 0.0
-    return differences**2, sum(variances, np.zeros(len(groups)))
+    parts = [(statistics.variance(scores) / len(scores), len(scores) - 1) for scores in (first, second)]
+    variance = sum(part for part, _ in parts)
+    if noise is not None:
+        parts.append((noise.variance, noise.freedom))
+        variance = noise.variance + max(variance - noise.interaction, 0.0)
+    squares = sum(part**2 / freedom for part, freedom in parts)
+    return value, math.sqrt(variance), max(variance**2 / squares, 1.0) if squares else 1.0

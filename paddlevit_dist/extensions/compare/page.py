@@ -73,7 +73,7 @@ def _build_details(comparison: dict[str, Any], decimals: int, images: Mapping[st
     return {
         "run": formatting.one_line(comparison["second"]),
         "lines": [*map(formatting.one_line, lines), *formatting.format_settings(comparison)],
-        "classes": formatting.build_class_rows(comparison, decimals) if comparison["classes"] else [],
+        "classes": formatting.build_class_rows(comparison["classes"], decimals) if comparison["classes"] else [],
         "galleries": galleries,
         "changed": [(key, [formatting.format_sample(row) for row in rows]) for key, rows in changed.items()],
     }

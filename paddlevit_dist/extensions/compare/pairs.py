@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...core.intervals import number_groups, small_sample_warning
-from ...core.intervals.swaps import SwappedDifference, count_swaps, measure_swaps
-from ...core.intervals.units import count_units
 from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
-from ...core.tasks.paired_scores import SWAPS, PairedScores, PairIntervals, order_rows
+from ...core.tasks.paired_scores import SWAPS, PairedDifference, PairedScores, PairIntervals, order_rows
 from ...core.tasks.sample_groups import SampleGroups
 from ...core.tasks.score_kind import ScoreKind
 from .run_settings import find_differing_settings, load_training_settings
-from .significance import mcnemar_test
+from .significance import PERCENT, add_finding, find_level
 from .tables import RESULTS, EvaluationTable
 
-PERCENT = 95
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
+_FEWEST_DIFFERING = 6  # samples or groups: if fewer differ, an exact test has no p below 0.05
+_FEW_DECIDING = 8.0  # of whose swaps the kurtosis may be that of as few; drawn swaps show it only roughly
+MOST_CLASSES = 10  # that a comparison lists
 _UNKNOWN = object()
 Found = TypeVar("Found")
 
@@ -79,7 +79,7 @@ class TablePair:
         numbers = number_groups(self.group_names)
         return PairedScores.of_tables(self.kind, self.classes, tables, self.order, numbers)
 
-    def compute_intervals(self, swapped: Mapping[str, SwappedDifference] | None = None) -> PairIntervals:
+    def compute_intervals(self, swapped: Mapping[str, PairedDifference] | None = None) -> PairIntervals:
         """Compute the intervals of both models' values and their differences; see ``PairedScores``."""
         return self.scores.compute_intervals(PERCENT, swapped=swapped)
 
@@ -176,39 +176,54 @@ def simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list
     return first, second
 
 
-def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
-    """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError."""
+def compare_tables(first: EvaluationTable, second: EvaluationTable, comparisons: int = 1) -> dict[str, Any]:
+    """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError.
+
+    With several ``comparisons``, differences have intervals of a level that holds for all of them together.
+    """
     pair = TablePair.match(first, second)
-    score = first.about["score"]
-    is_swapped = score != pair.kind.right_rate
-    swapped = pair.scores.measure_swaps(pair.kind.swaps if is_swapped else SWAPS)
-    intervals = pair.compute_intervals(swapped)
+    score, level = first.about["score"], find_level(comparisons)
+    # all swaps of a rate are known
+    is_exact = score in pair.scores.hits[0] and score not in pair.kind.pooled_rates
+    swapped = pair.scores.measure_swaps(SWAPS if is_exact else pair.kind.swaps)
+    tested, intervals = pair.get_difference(swapped), pair.compute_intervals(swapped)
+    if comparisons > 1:
+        intervals = intervals._replace(difference=pair.scores.compute_differences(level, swapped))
     rows = {name: _build_row(intervals, name) for name in intervals.difference}
-    p, test = _test_significance(pair, pair.get_difference(swapped).p)
     class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
     classes = [
         {"class": class_scores[name], "score": name, **row} for name, row in rows.items() if name in class_scores
     ]
     classes.sort(key=lambda row: -abs(row["difference"]["value"]))
+    if len(classes) > MOST_CLASSES:
+        of_listed = find_level(comparisons * len(classes), MOST_CLASSES)
+        names = [row["score"] for row in classes[:MOST_CLASSES]]
+        wider = pair.scores.compute_differences(of_listed, {name: swapped[name] for name in names})
+        for row in classes[:MOST_CLASSES]:
+            row["listed"] = {"percent": of_listed, **wider[row["score"]].plain()}
     before, now = (load_training_settings(str(table.about["of"]), table.file.parent) for table in (first, second))
-    return {
+    tests = ["McNemar's mid-p test"] if pair.scores.is_single(score) else ["Student's t"]
+    tests += [] if is_exact else [f"deviation of {pair.kind.swaps:,} swaps"]
+    comparison = {
         "first": first.run,
         "second": second.run,
         "score": score,
         "more_is_better": first.about["more_is_better"],
         "samples": len(pair.order),
         "percent": PERCENT,
+        "difference_percent": level,
         **rows[score],
-        "p": float(f"{p:.6g}"),
-        "test": test,
+        "p": float(f"{tested.p:.6g}"),
+        "test": ", ".join(tests),
         **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
         "settings": find_differing_settings(before, now, ignored=("score",)),
         "warnings": [*find_warnings(first, second), *_compare_groups(pair)],
-        "notes": _find_notes(pair, intervals),
+        "notes": _find_notes(pair, intervals, tested),
         "values": {name: row for name, row in rows.items() if name not in class_scores},
         "classes": classes,
         **_find_changes(pair),
     }
+    return add_finding(comparison, comparisons)
 
 
 def _compare_groups(pair: TablePair) -> list[str]:
@@ -222,38 +237,26 @@ def _compare_groups(pair: TablePair) -> list[str]:
     return [f"groups: {pair.second.run} has different ones, {others}; used are the groups of {pair.first.run}"]
 
 
-def _find_notes(pair: TablePair, found: PairIntervals) -> list[str]:
-    """Return notes if an interval is rough, or p never small; errors are counted in the table with fewer of them."""
+def _find_notes(pair: TablePair, found: PairIntervals, tested: PairedDifference) -> list[str]:
+    """Return notes if intervals or p are rough; errors are counted in the table with fewer of them."""
     score = pair.first.about["score"]
     both = {"first": found.first, "second": found.second}
     intervals = {f"{which} {name}": interval for which, each in both.items() for name, interval in each.items()}
     best = max(both, key=lambda which: both[which][score].value)
     rates = {f"{best} {name}": number for name, number in pair.scores.first.rates.items()}
-    units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
-    note = small_sample_warning(*units, intervals, rates, [f"{which} {score}" for which in both], pair.kind.few)
-    notes, smallest = [note] if note else [], 2.0 ** (1 - units[0])  # none and all swapped are as large as observed
-    is_swapped = score != pair.kind.right_rate or number_groups(pair.group_names) is not None
-    if is_swapped and smallest >= 1 - PERCENT / 100:
-        notes.append(f"the smallest possible p of {units[0]} {units[1]}{'s' * (units[0] > 1)} is {smallest:g}")
+    number, unit = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
+    note = small_sample_warning(number, unit, intervals, rates, [f"{which} {score}" for which in both], pair.kind.few)
+    notes = [note] if note else []
+    if tested.deviation and not pair.scores.is_single(score) and tested.deciding < _FEW_DECIDING:
+        differing = pair.scores.count_differing(score)
+        if differing < _FEWEST_DIFFERING:
+            notes.append(f"only {differing} of {number:,} {unit}s differ in {score}: p and the interval are rough")
     return notes
 
 
 def _build_row(intervals: PairIntervals, name: str) -> dict[str, Any]:
     parts = zip(("of_first", "of_second", "difference"), intervals)
     return {what: found[name].plain() for what, found in parts if name in found}
-
-
-def _test_significance(pair: TablePair, p: float) -> tuple[float, str]:
-    """Return the p-value, and the name of its test; ``p`` is that of swapped results, see ``intervals.swaps``."""
-    numbers, most = pair.scores.numbers, pair.kind.swaps
-    if pair.first.about["score"] != pair.kind.right_rate:
-        return p, f"permutation test, {count_swaps(count_units(len(pair.order), numbers), most):,} swaps"
-    before, after = pair.find_correct()
-    if numbers is None:
-        return mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's mid-p test"
-    gains = np.bincount(numbers, after.astype(np.float64) - before)  # of each group
-    of_gains = measure_swaps(lambda swapped: {"": (1.0 - 2.0 * swapped) @ gains}, len(gains), most)
-    return of_gains[""].p, f"permutation test, {count_swaps(len(gains), most):,} swaps of groups"
 
 
 def _find_changes(pair: TablePair) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from typing import Any
 
 from ...core.intervals import ScoreRange, number_groups
 from ...core.intervals.quantiles import student_quantile
-from ...core.intervals.resampling import RESAMPLES, measure_halves
+from ...core.intervals.resampling import FEWEST_UNITS, RESAMPLES, measure_halves
 from ...core.intervals.units import UnitCounts
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from .formatting import count_decimals, format_number
-from .groups import PERCENT, SeedGroup, find_range
+from .groups import SeedGroup, find_range
 from .pairs import TablePair, explain_undefined
+from .significance import PERCENT
 from .tables import EvaluationTable
 
 _POWER = 80  # percent of evaluations that find a true difference of the planned size
@@ -21,9 +22,6 @@ _UPPER = 0.5 + PERCENT / 200
 #: upper limit of the deviation, in percent. In simulations of 3 to 20 seeds and differences of 0.5 to 2 deviations, the
 #: power is then 0.75 to 0.83; the deviation itself leads to 0.70 for 3 seeds, a limit of 80 % to 0.90.
 _LIMIT = 60
-# whose p can be below 0.05: seeds of each method, see ``groups.compute_smallest_p``, and swapped samples or groups, of
-# whose swaps two have the observed difference
-_FEWEST_SEEDS, _FEWEST_SWAPPED = 4, 6
 _LARGEST_RATIO = 1e6  # of the measured noise to the difference: 1e12 times the samples or seeds
 _RARE = 10  # samples of a class: with fewer, the deviation of a mean over classes is measured too large
 
@@ -130,7 +128,7 @@ def plan_pair(first: EvaluationTable, second: EvaluationTable, difference: float
     pair = TablePair.match(first, second)
     scores = pair.scores
     _require_possible(difference, scores.first.find_bounds(first.about["score"]))
-    _, deviation, freedom = pair.get_difference(scores.estimate_variations(scores.measure_swaps()))
+    _, deviation, freedom, *_ = pair.get_difference(scores.measure_swaps())
     table = first._replace(groups=pair.groups)
     return {"runs": [first.run, second.run], **_build_plan(table, deviation, difference, freedom)}
 
@@ -157,7 +155,7 @@ def _build_plan(table: EvaluationTable, deviation: float, difference: float, fre
     quantile = student_quantile(_UPPER, freedom)
     limit = quantile * limit_deviation(deviation, freedom)
     needed = plan_samples(units, limit, difference, freedom=freedom)
-    for_power = max(plan_samples(units, limit, difference, _POWER / 100, freedom), _FEWEST_SWAPPED)
+    for_power = max(plan_samples(units, limit, difference, _POWER / 100, freedom), FEWEST_UNITS)
     counts = table.kind.count_of_classes(table.arrays, len(about["classes"]), number_groups(names))
     is_mean_of_classes = about["score"] != table.kind.right_rate
     return {
@@ -187,7 +185,7 @@ def plan_group(group: SeedGroup, difference: float) -> dict[str, Any]:
         "deviation": float(f"{deviation:.6g}"),
         "deviation_limit": float(f"{limit:.6g}"),
         "seeds_needed": plan_seeds(limit, difference),
-        "seeds_for_power": max(plan_seeds(limit, difference, _POWER / 100), _FEWEST_SEEDS),
+        "seeds_for_power": plan_seeds(limit, difference, _POWER / 100),
     }
 
 
@@ -203,7 +201,7 @@ def format_plan(plan: dict[str, Any]) -> list[str]:
             f"{plan['runs'][0]}: {plan['seeds']} seeds, standard deviation {deviation}",
             f"{goal} ({PERCENT} % interval between two methods): {plan['seeds_needed']:,} seeds of each",
             f"{power} comparisons: {plan['seeds_for_power']:,} seeds of each",
-            f"{planned} deviation, {limit}",
+            f"{planned} deviation, {limit}; on these samples: more seeds do not reduce the noise of other samples",
         ]
     else:
         whose = "of both" if len(plan["runs"]) == 2 else "of a model and another with independent errors"

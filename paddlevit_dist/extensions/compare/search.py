@@ -27,7 +27,7 @@ from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
 from ...core.runtime.printing import one_line
 from ...core.settings.table import COMMAND_LINE, public_leaves
-from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
+from .formatting import align_columns, count_decimals, format_interval, format_number, format_p_value
 from .groups import UNDEFINED, find_best, read_curve
 from .pairs import compare_tables
 from .search_space import SearchRange, take_ranges
@@ -397,7 +397,7 @@ def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[
         numbers = f"best: trial {ranked[0].number}; not compared with the second, trial {ranked[1].number}"
         return [*lines, one_line(f"{numbers}: there is no {' and no '.join(removed)}")]
     first, second = (read_best_table(folder, plan.score) for folder in folders)
-    [found] = add_findings([compare_tables(second, first)])
+    found = compare_tables(second, first)
     difference = format_interval(found["difference"], decimals, signed=True)
     p = format_p_value(found["p"])
     of = first.about["of"], second.about["of"]

@@ -23,6 +23,7 @@ from . import groups
 from .formatting import align_columns, count_decimals, format_interval, format_number
 from .groups import FAILED, FINISHED, UNDEFINED, UNFINISHED, SeedGroup
 from .settings import CompareSettings
+from .significance import PERCENT
 
 _POLL_SECONDS = 0.1
 _PER_SEED = ("SEEDS", "SEED", "SAVE", "MODEL.RESUME")  # keys that differ for each seed
@@ -215,7 +216,7 @@ def format_group(group: SeedGroup) -> list[str]:
         noise = groups.clip_to_range(groups.find_range(group), 0.0, groups.compute_noise(scores), True)[1]
         lines.append(
             f"by chance alone the means of two such groups differ by up to {format_number(noise, decimals)} "
-            f"({groups.PERCENT} % of pairs)"
+            f"({PERCENT} % of pairs) on these samples; other samples are not in it"
             if noise
             else "all seeds have the same score, so it is not known how far two such groups differ by chance"
         )

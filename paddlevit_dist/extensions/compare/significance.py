@@ -1,30 +1,38 @@
-"""Significance of the difference between two models' results on the same samples."""
+"""What counts as a difference: the level of intervals, of one comparison or of several, and gaps between curves."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
+PERCENT = 95
 _FEWEST_GAPS = 3  # epochs: a line through two has no noise
 _NOW, _AT_THE_END = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.9)  # deviations that gaps exceed
 
 
-def mcnemar_test(fixed: int, broken: int) -> float:
-    """Compute the mid-p value of McNemar's test for numbers of samples that became right and wrong.
+def find_level(compared: int, listed: int = 1) -> float:
+    """Return the level, in percent, of the intervals of ``listed`` of ``compared`` differences.
 
-    p is the probability that a fair coin, thrown once for each changed sample, deviates from half by more, plus half
-    the probability that it deviates as much; 1 if both numbers are equal. The exact test counts the latter in full, and
-    with few changed samples it finds less than it may. Source: M. Fagerland, S. Lydersen and P. Laake, "The McNemar
-    test for binary matched-pairs data: mid-p and asymptotic are better than exact conditional", BMC Medical Research
-    Methodology 13, 2013.
+    Of differences that are listed because they are large, more than 5 % of 95 % intervals fail. At 1 - 0.05 x listed /
+    compared at most 5 % of the listed ones fail on average (Benjamini and Yekutieli); with one listed it is the level
+    of Bonferroni, at which all of them hold together in 95 %. Source: Y. Benjamini and D. Yekutieli, "False Discovery
+    Rate-Adjusted Multiple Confidence Intervals for Selected Parameters", Journal of the American Statistical
+    Association 100, 2005.
     """
-    changed = fixed + broken
-    *more, as_much = (
-        math.exp(math.lgamma(changed + 1) - math.lgamma(k + 1) - math.lgamma(changed - k + 1) - changed * math.log(2))
-        for k in range(min(fixed, broken) + 1)
-    )
-    return min(1.0, 2 * math.fsum(more) + as_much)
+    return 100 - (100 - PERCENT) * listed / compared
+
+
+def add_finding(comparison: dict[str, Any], comparisons: int) -> dict[str, Any]:
+    """Return the comparison with "p_corrected", its p times the number of comparisons, and the "finding".
+
+    Its difference has an interval of ``find_level(comparisons)``, which does not hold 0 where this p is below 0.05.
+    """
+    value, p = comparison["difference"]["value"], min(1.0, comparisons * comparison["p"])
+    finding = "better" if (value > 0) == comparison["more_is_better"] else "worse"
+    finding = "no difference" if not value else "may be chance" if p >= 1 - PERCENT / 100 else finding
+    return {**comparison, "p_corrected": float(f"{p:.6g}"), "finding": finding}
 
 
 def is_behind(own: Mapping[int, float], best: Mapping[int, float], last: int, reach: float) -> bool:
@@ -51,16 +59,3 @@ def is_behind(own: Mapping[int, float], best: Mapping[int, float], last: int, re
         if gaps.mean() + ahead * (places @ gaps) / squares + quantile * deviation >= 0:
             return False
     return True
-
-
-def holm_correction(ps: Sequence[float]) -> list[float]:
-    """Correct the p-values of several tests, so that the probability of any false positive stays below the level.
-
-    Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6,
-    1979.
-    """
-    corrected, largest = [0.0] * len(ps), 0.0
-    for place, number in enumerate(sorted(range(len(ps)), key=lambda k: ps[k])):
-        largest = max(largest, min(1.0, (len(ps) - place) * ps[number]))
-        corrected[number] = largest
-    return corrected

@@ -18,7 +18,7 @@ from paddlevit_dist.core.checkpoint.finding import find_run_settings
 from paddlevit_dist.core.checkpoint.weights import read_weights
 from paddlevit_dist.core.logging.record import supersede
 from paddlevit_dist.core.tasks.metrics import SampleTable
-from paddlevit_dist.extensions.compare.formatting import add_findings, format_lines
+from paddlevit_dist.extensions.compare.formatting import format_lines
 from paddlevit_dist.extensions.compare.pairs import compare_tables
 from paddlevit_dist.extensions.compare.tables import read_table as read_samples
 from paddlevit_dist.extensions.compare.tables import write_evaluated
@@ -118,7 +118,7 @@ def make_samples(folder):
 def compare_samples(folder):
     for kind in ("boxes", "classes"):
         tables = [read_samples(str(folder / kind / name)) for name in ("first", "second")]
-        (found,) = add_findings([compare_tables(*tables)])
+        found = compare_tables(*tables)
         assert 0 <= found["p"] <= 1 and format_lines(tables, [found], 2)
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.refusals import refusal_of
 
 from paddlevit_dist.extensions.compare import command
-from paddlevit_dist.extensions.compare.formatting import add_findings, format_lines
+from paddlevit_dist.extensions.compare.formatting import format_lines
 from paddlevit_dist.extensions.compare.group_pairs import compare_groups
 from paddlevit_dist.extensions.compare.groups import SeedGroup, read_group
 from paddlevit_dist.extensions.compare.pairs import compare_tables
@@ -76,7 +76,7 @@ def test_what_is_not_for_groups_is_refused(runs, words, said):
 
 def test_each_run_is_compared_with_the_first(runs, capsys):
     tables = [read_table(name) for name in ("a", "bb", "c")]
-    rows = add_findings([compare_tables(tables[0], other) for other in tables[1:]])
+    rows = [compare_tables(tables[0], other, 2) for other in tables[1:]]
     command.run(["a", "bb", "c"])
     plain = capsys.readouterr().out
     assert plain.splitlines() == "\n".join(format_lines(tables, rows, tables[0].kind.decimals)).splitlines()

@@ -4,12 +4,15 @@ import json
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 from support.refusals import refusal_of
 from support.trainings.trial_runs import write_samples
 
-from paddlevit_dist.extensions.compare import group_pairs, groups
+from paddlevit_dist.extensions.compare import group_pairs
 from paddlevit_dist.extensions.compare.groups import SeedGroup
+from paddlevit_dist.extensions.compare.tables import FILES, write_table
 
 STUDENT = {2: 12.7062, 3: 4.30265, 4: 3.18245}  # 97.5 % quantiles by the number of seeds
 
@@ -48,21 +51,22 @@ def test_every_group_is_compared_with_the_first(tmp_path):
     runs = {n: make_group(tmp_path / n, own, settings={"TRAIN": {"BASE_LR": rates[n]}}) for n, own in scores.items()}
     plain, lines = group_pairs.compare_groups(list(runs.values()))
     assert plain["single_runs"] == [] and len(plain["comparisons"]) == 2
-    for name, row, ways in zip("bc", plain["comparisons"], (10, 35)):
+    for name, row in zip("bc", plain["comparisons"]):
         own, mean = scores[name], statistics.fmean(scores[name])
         half = STUDENT[len(own)] * statistics.stdev(own) / len(own) ** 0.5
         assert (row["first"], row["second"]) == (runs["a"], runs[name])
         assert (row["score"], row["more_is_better"], row["percent"]) == ("mre_mm", False, 95)
-        assert row["seeds"] == [3, len(own)] and row["smallest_p"] == pytest.approx(
-            groups.compute_smallest_p(*row["seeds"])
-        )
+        assert row["seeds"] == [3, len(own)] and row["difference_percent"] == 97.5
         ends = {"value": mean, "low": max(0.0, mean - half), "high": mean + half}
         assert row["of_second"] == pytest.approx(ends, rel=1e-4)
         assert row["of_first"]["value"] == pytest.approx(12.5 / 3, rel=1e-4)
         difference = row["difference"]
         assert difference["value"] == pytest.approx(mean - 12.5 / 3, rel=1e-4)
-        assert row["noise"] == pytest.approx(difference["high"] - difference["value"], rel=1e-4)
-        assert row["p"] == float(f"{groups.permutation_test(scores['a'], own)[0]:.6g}") >= 0.999 / ways
+        expected = stats.ttest_ind(own, scores["a"], equal_var=False)
+        ends = expected.confidence_interval(0.975)
+        assert [difference["low"], difference["high"]] == pytest.approx([*ends], rel=1e-3)
+        assert row["noise"] == pytest.approx(ends.high - difference["value"], rel=1e-3)
+        assert row["p"] == pytest.approx(expected.pvalue, rel=1e-3)
         assert row["settings"] == ({"TRAIN.BASE_LR": [0.1, 0.2]} if name == "c" else {}) and row["warnings"] == []
     assert [line.split(":")[0] for line in lines[:3]] == list(runs.values())
     assert lines[3] == "" and lines[4].split()[:5] == ["group", "mean", "of", "best", "mre_mm"]
@@ -121,6 +125,40 @@ def test_other_samples_are_the_first_warning_and_another_order_is_none(tmp_path)
     expected = [f"samples: {first}/seed_0 and {run} were evaluated on different samples", f"{other}, 3 in {run}"]
     assert plain["single_runs"][0]["warnings"] == expected
     assert lines[-3:] == [f"warning: {line}" for line in [*warnings, *expected]]
+
+
+def test_other_samples_are_in_the_interval_where_all_seeds_have_tables(tmp_path):
+    """Of 200 images, four seeds of one method and three of another are right on other ones."""
+    generator, counts, images = np.random.default_rng(1), (4, 3), 200
+    about = {"task": "landmarks", "kind": "classes", "score": "top-1", "more_is_better": True, "classes": ["a", "b"]}
+    about |= {"split": "val", "dataset": "own", "of": "epoch 9", "protocol": {}, "input": {}}
+    hard, hits, runs = generator.normal(size=images), [], []
+    for name, number in zip("ab", counts):
+        ease = hard + generator.normal(size=images)
+        hits.append(ease + 0.5 * generator.normal(size=(number, images)) < 1.0)
+        runs.append(make_group(tmp_path / name, (100 * hits[-1].mean(axis=1)).tolist(), score="top-1"))
+        for seed, right in enumerate(hits[-1]):
+            (tmp_path / name / f"seed_{seed}").mkdir()
+            arrays = {"indices": np.arange(images), "labels": np.arange(images) % 2, "places": 1 - right.astype(int)}
+            arrays |= {"losses": np.ones(images), "top": np.array([1])}
+            file = tmp_path / name / f"seed_{seed}" / FILES[1]
+            write_table(file, about, list(map(str, range(images))), arrays, None)
+    (found,) = group_pairs.compare_groups(runs)[0]["comparisons"]
+    changes = 100 * (hits[1].mean(axis=0) - hits[0].mean(axis=0))
+    variance = changes.var(ddof=1) / images
+    for own in hits:
+        rest = 100 * (own - own.mean(axis=0) - own.mean(axis=1, keepdims=True) + own.mean())
+        of_seeds = 100**2 * own.mean(axis=1).var(ddof=1) / len(own)
+        variance += of_seeds - (rest**2).sum() / (len(own) - 1) / (images - 1) / len(own) / images
+    difference = found["difference"]
+    reach = (difference["high"] - difference["low"]) / 2
+    assert 1.96 < reach / variance**0.5 < 2.4 and difference["value"] == pytest.approx(changes.mean(), rel=1e-5)
+    assert found["over"] == "the seeds, of differences also of the same 200 samples"
+    assert any(line.endswith(found["over"]) for line in group_pairs.compare_groups(runs)[1])
+    (tmp_path / "b" / "seed_2" / FILES[1]).unlink()
+    (alone,) = group_pairs.compare_groups(runs)[0]["comparisons"]
+    assert "seeds alone: other samples are not in them" in alone["over"] and str(tmp_path / "b") in alone["over"]
+    assert alone["difference"]["high"] - alone["difference"]["low"] < 2 * reach
 
 
 @pytest.mark.parametrize(

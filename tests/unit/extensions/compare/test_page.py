@@ -11,8 +11,8 @@ from PIL import Image
 
 from paddlevit_dist import __version__
 from paddlevit_dist.extensions.compare import page
-from paddlevit_dist.extensions.compare.formatting import add_findings
 from paddlevit_dist.extensions.compare.images import ChangedImages, choose_samples
+from paddlevit_dist.extensions.compare.significance import add_finding
 
 
 def compare(second, **changes):
@@ -20,6 +20,7 @@ def compare(second, **changes):
     interval = {"value": 0.5, "low": 0.25, "high": 1.0}
     return {
         **{"first": "a", "second": second, "score": "AP", "more_is_better": True, "percent": 95, "samples": 1234},
+        "difference_percent": 97.5,
         **{"of_first": interval, "of_second": interval, "difference": interval, "p": 0.01, "test": "a test"},
         **{"settings": {}, "notes": [], "warnings": [], "classes": [], **changes},
     }
@@ -29,7 +30,7 @@ def write(target, comparisons, shown) -> list[str]:
     """The lines of a page after its style."""
     runs = ["a<", *(row["second"] for row in comparisons)]
     tables = [SimpleNamespace(run=run, about={"of": "epoch 3", "split": "val"}) for run in runs]
-    page.write_page(target, tables, add_findings(comparisons), 3, shown)
+    page.write_page(target, tables, [add_finding(row, len(comparisons)) for row in comparisons], 3, shown)
     head, _, body = target.read_text(encoding="utf-8").partition("</style></head><body>\n")
     assert f"<title>{body.partition('<h1>')[2].partition('</h1>')[0]}</title>" in head
     return body.splitlines()
@@ -46,7 +47,7 @@ def test_a_page_has_each_comparison_with_its_classes_images_and_samples(tmp_path
     lines = write(tmp_path / "new" / "er" / "page.html", [compare("b&", **facts, **changed), compare("c")], shown)
     source = re.search(r'src="([^"]*)"', "".join(lines))[1]
     small = f'<li><img class="small" src="{source}" width="2" height="3" alt='
-    table = "<table><thead><tr><th>run</th><th>AP</th><th>difference</th><th>p</th><th>p (Holm)</th><th></th></tr>"
+    table = "<table><thead><tr><th>run</th><th>AP</th><th>difference</th><th>p</th><th>p (corrected)</th><th></th></tr>"
     ends, gain = "0.500 [0.250, 1.000]", "<td>+0.500 [+0.250, +1.000]</td><td>0.01</td><td>0.02</td><td>better</td>"
     assert lines == [
         "<h1>Comparison: a&lt;, b&amp;, c</h1>",
@@ -55,7 +56,8 @@ def test_a_page_has_each_comparison_with_its_classes_images_and_samples(tmp_path
         f"<tr><td>a</td><td>{ends}</td><td></td><td></td><td></td><td></td></tr>",
         *(f"<tr><td>{run}</td><td>{ends}</td>{gain}</tr>" for run in ("b&amp;", "c")),
         *("</tbody></table>", ""),
-        '<p class="note">95 % intervals and p (a test) of the same 1,234 samples</p>',
+        '<p class="note">95 % intervals (97.5 % of differences and p times 2: Bonferroni) and p (a test) of the same '
+        "1,234 samples</p>",
         '<p class="note">No images of samples: no &lt;b&gt;. To show images, run the same command on a machine with '
         "the data; add -data_path=PATH if the data have moved.</p>",
         "<h2>b&amp;</h2>",

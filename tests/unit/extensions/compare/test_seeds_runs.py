@@ -209,7 +209,8 @@ def test_scores_are_a_table_with_states_summary_and_noise(tmp_path):
     assert summary.startswith("best top-1 of 2 seed(s): ") and "52.00" in summary
     expected = min(100.0, groups.compute_noise([50.0, 54.0]))
     assert noise == (
-        f"by chance alone the means of two such groups differ by up to {expected:.2f} ({groups.PERCENT} % of pairs)"
+        f"by chance alone the means of two such groups differ by up to {expected:.2f} ({groups.PERCENT} % of pairs) on "
+        "these samples; other samples are not in it"
     )
     assert written == "written to out/seeds.json; 'compare' sets two groups side by side, 'report' draws one"
     assert len(seeds.format_group(SeedGroup("out", ABOUT, rows[:2]))) == 6  # one finished seed has no noise

@@ -1,33 +1,43 @@
-"""A p is what enumeration gives, and below 0.05 in one of twenty comparisons of what is alike."""
-
-from math import comb
+"""The level of several intervals, what is called a difference, and which curve is behind."""
 
 import numpy as np
 import pytest
 
-from paddlevit_dist.extensions.compare.significance import (
-    holm_correction,
-    is_behind,
-    mcnemar_test,
-)
-
-DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such trials
+from paddlevit_dist.core.intervals.quantiles import compute_p, student_quantile
+from paddlevit_dist.extensions.compare.significance import add_finding, find_level, is_behind
 
 
-@pytest.mark.parametrize("fixed, broken", [(0, 0), (1, 0), (5, 5), (3, 9), (21, 8), (0, 40), (400, 460)])
-def test_mcnemar_counts_half_of_the_throws_that_deviate_as_much(fixed, broken):
-    thrown, observed = fixed + broken, abs(fixed - broken)
-    throws = {k: comb(thrown, k) for k in range(thrown + 1)}
-    more = sum(ways for k, ways in throws.items() if abs(thrown - 2 * k) > observed)
-    as_much = sum(ways for k, ways in throws.items() if abs(thrown - 2 * k) == observed)
-    expected = 1.0 if fixed == broken else (more + as_much / 2) / 2**thrown
-    assert mcnemar_test(fixed, broken) == pytest.approx(expected, rel=1e-9)
-    assert mcnemar_test(fixed, broken) == mcnemar_test(broken, fixed)
+@pytest.mark.parametrize("more_is_better", [True, False])
+@pytest.mark.parametrize("comparisons", [1, 3])
+def test_what_is_better_is_what_the_interval_of_all_comparisons_says(more_is_better, comparisons):
+    better, worse = ("better", "worse") if more_is_better else ("worse", "better")
+    for value, expected in (
+        (0.0, "no difference"),
+        (2.6, None),
+        (2.2, None),
+        (-2.6, None),
+        (9.0, better),
+        (-9.0, worse),
+    ):
+        row = {"difference": {"value": value}, "p": compute_p(value, 1.0, 12), "more_is_better": more_is_better}
+        found = add_finding(row, comparisons)
+        reach = student_quantile(0.5 + find_level(comparisons) / 200, 12)
+        beside = better if value > reach else worse if value < -reach else "may be chance"
+        assert found["finding"] == (expected or beside) and found["p_corrected"] == pytest.approx(
+            min(1.0, comparisons * row["p"]), rel=1e-5
+        )
 
 
-def test_mcnemar_knows_fifty_thousand_images_that_changed():
-    assert mcnemar_test(25_000, 25_000) == pytest.approx(1.0)
-    assert 0.025 < mcnemar_test(24_770, 25_230) < 0.045  # 2.06 deviations from half
+def test_the_level_of_what_is_listed_is_between_that_of_one_and_of_all():
+    assert (find_level(1), find_level(2), find_level(60, 10), find_level(60, 60)) == (95, 97.5, 100 - 5 / 6, 95)
+
+
+def test_intervals_of_listed_differences_fail_as_often_as_others():
+    """Of 60 differences without an effect, the ten largest are listed."""
+    values = np.random.default_rng(0).normal(size=(400, 60))
+    listed = -np.sort(-np.abs(values), axis=1)[:, :10]
+    failing = [(listed > student_quantile(0.5 + level / 200, 1e6)).mean() for level in (95, find_level(60, 10))]
+    assert failing[0] > 0.25 and failing[1] < 0.06
 
 
 def test_a_curve_is_behind_if_its_gap_exceeds_noise_now_and_at_the_end():
@@ -50,28 +60,3 @@ def test_a_curve_that_varies_between_epochs_is_seldom_behind_an_equal_one():
             parts = ({epoch: curves[0][epoch] for epoch in range(10, now + 1)} for now in range(12, 20))
             behind[gap] += any(is_behind(part, curves[1], 20, 0.0) for part in parts)
     assert behind[0.0] < 0.06 * 200 and behind[4.0] > 0.9 * 200
-
-
-def test_holm_corrects_the_example_by_hand():
-    # sorted: 0.005 x 4, 0.01 x 3, 0.03 x 2, and 0.04 x 1, which is raised to the one before it
-    assert holm_correction([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm_correction([0.6, 0.5]) == [1.0, 1.0] and holm_correction([0.3]) == [0.3] and holm_correction([]) == []
-
-
-def test_models_that_are_alike_and_seldom_differ_do_so_in_one_of_twenty_tests():
-    """Each number of changed samples, with all throws of the coin; the exact test finds too few differences."""
-    found, exact = [], []
-    for changed in range(6, 41):
-        ways = [comb(changed, k) / 2**changed for k in range(changed + 1)]
-        found.append(sum(way for k, way in enumerate(ways) if mcnemar_test(k, changed - k) < 0.05))
-        exact.append(sum(way for k, way in enumerate(ways) if 2 * sum(ways[: min(k, changed - k) + 1]) < 0.05))
-    assert np.mean(exact) < 0.03 and 0.04 < np.mean(found) < 0.05 and max(found) < 0.077
-
-
-def test_models_that_are_alike_differ_in_one_of_twenty_mcnemar_tests():
-    generator, below = np.random.default_rng(3), 0
-    for _ in range(DRAWS):
-        share = generator.beta(2, 1, 4000)  # of each image, how often it is right
-        first, second = generator.random((2, 4000)) < share
-        below += mcnemar_test(int((second & ~first).sum()), int((first & ~second).sum())) < 0.05
-    assert 0.03 <= below / DRAWS <= 0.07

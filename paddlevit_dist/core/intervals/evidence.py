@@ -16,7 +16,7 @@ _FEWEST_OF_TAILS = 10  # with fewer, units with normal numbers too often look li
 _DECIDING = 2.0  # units: fewer decided in none of 150 simulations of 20 normal numbers, in 7 % of exponential numbers
 _UNSEEN = 3.0  # units that may fail where none does
 _WORST = 0.4  # of a bias, in deviations
-_LOSSES = ("loss", "cross_entropy")  # of many samples: nobody publishes their intervals
+_LOSSES = ("loss", "cross_entropy")  # their intervals are hardly ever published
 
 
 @dataclasses.dataclass(frozen=True)

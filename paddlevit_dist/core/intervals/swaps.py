@@ -67,7 +67,7 @@ def measure_swaps(
     Args:
         differences: computes differences for swaps.
         num_samples: of each model.
-        most: number of swaps: up to so many are enumerated; otherwise so many are drawn at random.
+        most: number of swaps. All are enumerated if there are no more of them; otherwise they are drawn at random.
         numbers: int (samples,), group of each sample; the samples of a group are swapped together. None: each sample is
             swapped separately.
         sizes: (samples,), how much each sample counts in a score; None: all alike.

@@ -36,8 +36,8 @@ def run(arguments: list[str]) -> None:
     about = (
         "Compare the last evaluations of runs sample by sample: the difference of their scores with its 95 % interval "
         "and p-value, the classes, and the samples that changed. Each run is compared with the first; intervals and "
-        "p-values of several runs are corrected for their number. Groups of seeds (-seeds) are compared by the scores of "
-        "their seeds. Exit code: 0, or 2 if the runs cannot be compared."
+        "p-values of several runs are corrected for their number. Groups of seeds (-seeds) are compared by the scores "
+        "of their seeds. Exit code: 0, or 2 if the runs cannot be compared."
     )
     parser = CommandParser(
         "compare", about, ("output/mine output/mine-2", "output/a output/b output/c -output=all.html"), imports=True

@@ -223,7 +223,7 @@ def chart_best_thresholds(
     columns = ["category", *(f"{kind} {getattr(wished, kind):g}" for kind in kinds)]
     note = (
         "Lowest score from which on the boxes have the wished precision, and highest score from which on they have the "
-        "wished recall, at an IoU of 0.5. Empty: no score reaches it. Their intervals are with those of the evaluation."
+        "wished recall, at an IoU of 0.5. Empty: no score reaches it. The evaluation's file has their intervals."
     )
     return [FigureTable("Score thresholds", columns, rows, note)]
 

@@ -38,6 +38,7 @@ from .map_layouts import find_label_maps
 from .reading import SPLITS
 from .small_sets import find_idx_file
 from .table_columns import SUFFIXES as TABLE_SUFFIXES
+from .table_columns import is_list
 from .table_files import find_tables
 from .tar_files import find_shards
 
@@ -224,7 +225,7 @@ def _detect_file(file: str, shown: str, contents: str | None) -> DatasetGuess | 
         return hub
     if file.lower().endswith(TABLE_SUFFIXES) and contents in (None, BOX_LABELS) and holds_boxes(file):
         return find_box_layouts(file, shown)[0]
-    if file.lower().endswith(TABLE_SUFFIXES):
+    if file.lower().endswith(TABLE_SUFFIXES) or (is_list(file) and holds_labels(file)):
         return DatasetGuess("table", one_line(f"{shown} is a table, read as one of labels"))
     return _detect_cifar(file, shown)
 

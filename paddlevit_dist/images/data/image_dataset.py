@@ -177,7 +177,7 @@ def name_folders(root: str, folders: Sequence[str]) -> list[str]:
     name_of_folder = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name is its own class name
     if set(folders) <= set(name_of_folder) and len(name_of_folder) == len(names):
         return make_unique([name_of_folder[folder] for folder in folders], folders)  # ImageNet has two cranes
-    if set(folders) <= set(names):
+    if set(folders) <= set(names) or names == [f"{line} {name}" for line, name in enumerate(folders, 1)]:  # CUB's
         return list(folders)
     numbers = [int(folder) for folder in folders if folder.isdecimal()]
     are_numbers = len(numbers) == len(folders)

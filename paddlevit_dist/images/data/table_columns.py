@@ -1,4 +1,4 @@
-"""Tables of a user's labels as columns: text with any separator, or Parquet through pyarrow.
+"""Tables of a user's labels as columns: text with any separator, lists of images, or Parquet through pyarrow.
 
 A table is read in batches of rows, so that one of a million rows and 80 columns is never in memory as text. The size
 of a batch follows from that of its cells: a table may have features of each image besides its labels, and a file of
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ...core.runtime.column_roles import NAME
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line, shorten
 from ...core.runtime.spelling import compose
@@ -40,6 +41,9 @@ _LONG_CELL = 1 << 10
 _LONGEST_CELL = csv.field_size_limit()  # bytes; Python refuses longer ones in text
 _OTHER_SEPARATORS = "|:^~# "  # where the first line has no comma, semicolon or tab; the most likely first
 _BEGINNING = 1 << 16  # characters that show the separator
+SPLIT_OF_CUB = "train_test_split.txt"
+_NUMBERS = re.compile(r"-?[\d.]+(\s+-?[\d.]+)+")
+_LISTED = re.compile(r"(.+?\.(?:jpe?g|png|bmp|ppm|gif|tiff?)|\S+)(?:\s+(.+))?", re.IGNORECASE)  # image, label
 
 Column = Sequence[Any]  # values of consecutive rows: texts; of Parquet also numbers, None, and tuples
 
@@ -85,7 +89,10 @@ def open_columns(path: str) -> LabelColumns:
     for remedy, suffixes in _OTHER_FORMATS.items():
         if path.lower().endswith(suffixes):
             raise UserError(f"{path} is not read as a table of labels (CSV, TSV or Parquet): {remedy}")
-    table = ParquetColumns(path) if path.lower().endswith(_PARQUET) else TextColumns(path)
+    if path.lower().endswith(_PARQUET):
+        table: LabelColumns = ParquetColumns(path)
+    else:
+        table = ListColumns(path) if is_list(path) else TextColumns(path)
     twice = next((heading for heading, number in Counter(table.headings).items() if heading and number > 1), None)
     if twice is not None:
         raise UserError(f"{path}: two columns are named {shorten(twice, 60)}; rename or remove one")
@@ -147,6 +154,53 @@ class TextColumns(LabelColumns):
         """Return the line of a row, from 0, for messages."""
         line, _ = next(itertools.islice(self._rows(), row + int(self._has_headings), None), (0, []))
         return f"{self.path}, line {line}"
+
+
+def is_list(path: str) -> bool:
+    """Return whether a file is a list of images without headings and separators, as ``ListColumns`` reads it."""
+    if not path.lower().endswith(".txt") or find_separator(path) != " ":
+        return False
+    with open_table(path) as stream:
+        first = next((line for line in stream if line.strip()), "")
+    return not any(map(NAME.has, first.split()[:1]))
+
+
+class ListColumns(LabelColumns):
+    """A list with an image on each line, perhaps without its ending, and maybe its label.
+
+    Without a label, the folder of the image is its label, such as apple_pie/1005649, unless all are in one. CUB's list
+    is in two files: images.txt numbers them, and train_test_split.txt has 1 for each number of a training image.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with open_table(path) as stream:
+            lines = [compose(line.strip()) for line in stream if line.strip()]
+        splits: dict[str, str] = {}
+        if os.path.isfile(other := os.path.join(os.path.dirname(path), SPLIT_OF_CUB)):
+            with open_table(other) as stream:
+                splits = {number: "train" if mark == "1" else "test" for number, mark in map(str.split, stream)}
+            numbered = [line.partition(" ") for line in lines]
+            splits = {name.strip(): splits.get(number, "") for number, _, name in numbered}
+            lines = list(splits)
+        matches = [_LISTED.fullmatch(line) for line in lines]
+        names = [match[1] if match else line for match, line in zip(matches, lines)]
+        labels = [match[2] or "" if match else "" for match in matches]
+        folders = list(map(os.path.dirname, names))
+        self.headings, self._columns = ["image"], [names]
+        if len(set(folders)) > 1:
+            common = len(os.path.commonprefix([f"{folder}/" for folder in set(folders)]).rpartition("/")[0])
+            labels = [folder[common:].strip("/") for folder in folders]
+        others = (_is_image_path(label) or _NUMBERS.fullmatch(label) for label in labels[:HEAD_ROWS])
+        if all(labels) and not any(others):  # some lists have a label map or a box next to the image
+            self.headings, self._columns = [*self.headings, "label"], [*self._columns, labels]
+        if splits:
+            self.headings, self._columns = [*self.headings, "split"], [*self._columns, list(splits.values())]
+
+    def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
+        """Yield the texts of some columns for the next rows."""
+        for first in range(0, len(self._columns[0]), _PARQUET_ROWS):
+            yield [self._columns[column][first : first + _PARQUET_ROWS] for column in columns]
 
 
 class ParquetColumns(LabelColumns):

@@ -2,6 +2,7 @@
 
 import fnmatch
 import os
+import re
 from collections.abc import Callable, Collection, Sequence
 
 from ...core.runtime.errors import UserError
@@ -10,6 +11,7 @@ from .class_lists import FILES as CLASS_LISTS
 from .data_warnings import first_names
 from .formats import (
     SPLIT_FOLDERS,
+    SPLIT_WORDS,
     get_suffix,
     is_hidden,
     list_folders,
@@ -20,9 +22,11 @@ from .formats import (
 )
 from .label_layouts import holds_labels
 from .listed_names import find_foreign_prefix
-from .table_columns import SUFFIXES
+from .table_columns import SPLIT_OF_CUB, SUFFIXES
 
 _LABEL_TABLES = ("labels.csv", "_classes.csv")  # names that lists of classes have, too
+_FOLDERS_OF_LISTS = ("meta", "labels", "lists", "splits", "split", "annotations")
+_SPLIT_OF_LIST = re.compile("training|train|validation|valid|val|testing|test", re.IGNORECASE)
 _PADDLECLAS = "multilabel_*_list.txt"  # its lists of several labels
 
 
@@ -44,7 +48,8 @@ def find_tables(
         UserError: there are several that may be meant.
     """
     if os.path.isfile(data_path):
-        return {"": data_path}
+        lists = [group for group in _find_lists(os.path.dirname(data_path)) if data_path in group.values()]
+        return lists[0] if lists and is_wanted(data_path) else {"": data_path}
     names = list_names(data_path)
     names = [name for name in names if _is_table(name) and "submission" not in name.lower()] or fnmatch.filter(
         names, _PADDLECLAS
@@ -63,6 +68,11 @@ def find_tables(
     wanted = {split: paths for split, each in by_split.items() if (paths := list(filter(is_wanted, each)))}
     unsplit = list(filter(is_wanted, tables)) if not wanted else []
     found = wanted or ({"": unsplit} if unsplit else {})
+    if not found and (lists := [group for group in _find_lists(data_path) if all(map(is_wanted, group.values()))]):
+        alike = {re.sub(r"\d+", "", next(iter(group.values()))) for group in lists}
+        found = {split: [path] for split, path in lists[0].items()}
+        if len(alike) > 1:  # several kinds of labels, not several partitions
+            found = {"": [group.get("train") or group[""] for group in lists]}
     if not found and not needs_wanted:
         found = by_split or ({"": tables} if tables else {})
     for paths in found.values():
@@ -70,6 +80,22 @@ def find_tables(
             shown = ", ".join(os.path.basename(path) for path in paths)
             raise UserError(f"{data_path} has several tables, {shown}: name one with -data_path=FILE, or move others")
     return {split: paths[0] for split, paths in found.items()}
+
+
+def _find_lists(root: str) -> list[dict[str, str]]:
+    """Return groups of lists of images, in a folder and its folders of lists; only the split in their names differs."""
+    groups: dict[str, dict[str, str]] = {}
+    for folder in (root, *(os.path.join(root, name) for name in _FOLDERS_OF_LISTS)):
+        names = list_names(folder, may_be_absent=True)
+        if SPLIT_OF_CUB in names and "images.txt" in names:
+            groups[folder] = {"": os.path.join(folder, "images.txt")}
+        for name in sorted(names, key=lambda name: (len(name), name)):  # train2.txt before train10.txt
+            words = _SPLIT_OF_LIST.findall(name)
+            if len(words) == 1 and name.lower().endswith(".txt") and name != SPLIT_OF_CUB:
+                split = next(split for split in SPLIT_WORDS if words[0].lower() in SPLIT_WORDS[split])
+                kind = os.path.join(folder, name.replace(words[0], ""))
+                groups.setdefault(kind, {}).setdefault(split, os.path.join(folder, name))
+    return [group for group in groups.values() if "" in group or ("train" in group and len(group) > 1)]
 
 
 def _is_table(name: str) -> bool:

@@ -86,7 +86,12 @@ def opened(recipe, root, splits=("train", "val")):
     return counts, names
 
 
+def lines(*names):
+    return "".join(f"{name}\n" for name in names)
+
+
 TWO = ["cat", "dog"]
+LISTED = [f"{folder}/{number}.jpg" for folder in ("001.Cat", "002.Dog") for number in range(5)]
 BELOW = "{cat,dog}/#5.jpg"  # of which one of each class is held out
 HALF = {"train": 8, "val": 2}  # of BELOW
 SPLIT = {"train": 10, "val": 4}
@@ -224,21 +229,57 @@ CLASSES = {
         HALF,
         TWO,
     ),
+    # lists name the splits
     "CUB": (
         {
-            f"CUB_200_2011/images/{BELOW}": None,
+            "CUB_200_2011/images/{001.Cat,002.Dog}/#5.jpg": None,
             "CUB_200_2011/{attributes,parts}/parts.txt": "1 back\n",
-            "CUB_200_2011/{images,classes,image_class_labels,train_test_split,bounding_boxes}.txt": "1 x\n",
+            "CUB_200_2011/images.txt": lines(*(f"{n + 1} {LISTED[n]}" for n in range(10))),
+            "CUB_200_2011/train_test_split.txt": lines(*(f"{n + 1} {int(n % 5 < 3)}" for n in range(10))),
+            "CUB_200_2011/image_class_labels.txt": lines(*(f"{n + 1} {1 + n // 5}" for n in range(10))),
+            "CUB_200_2011/classes.txt": "1 001.Cat\n2 002.Dog\n",
+            "CUB_200_2011/bounding_boxes.txt": lines(*(f"{n + 1} 1.0 2.0 9.0 9.0" for n in range(10))),
         },
-        HALF,
-        TWO,
+        {"train": 6, "val": 4},
+        ["001.Cat", "002.Dog"],
     ),
     "Food-101": (
-        {f"food-101/images/{BELOW}": None, "food-101/meta/{classes,labels,train,test}.txt": "cat/0\n"},
+        {
+            f"food-101/images/{BELOW}": None,
+            "food-101/meta/{classes,labels}.txt": "cat\ndog\n",
+            "food-101/meta/train.txt": lines("cat/0", "cat/1", "cat/2", "dog/0", "dog/1", "dog/2"),
+            "food-101/meta/test.txt": lines("cat/3", "cat/4", "dog/3", "dog/4"),
+            "food-101/meta/{train,test}.json": "{}",
+        },
+        {"train": 6, "val": 4},
+        TWO,
+    ),
+    "DTD": (
+        {
+            f"dtd/images/{BELOW}": None,
+            "dtd/imdb/imdb.mat": "",
+            "dtd/labels/labels_joint_anno.txt": "cat/0.jpg cat\n",
+            "dtd/labels/train{1,2,10}.txt": lines("cat/0.jpg", "cat/1.jpg", "dog/0.jpg"),
+            "dtd/labels/val{1,2,10}.txt": lines("cat/2.jpg", "dog/2.jpg"),
+            "dtd/labels/test{1,2,10}.txt": lines("cat/3.jpg", "dog/3.jpg"),
+        },
+        {"train": 3, "val": 2},
+        TWO,
+    ),
+    "indoor scenes": (
+        {
+            f"Images/{BELOW}": None,
+            "TrainImages.txt": lines("cat/0.jpg", "cat/1.jpg", "dog/0.jpg"),
+            "TestImages.txt": lines("cat/2.jpg", "dog/2.jpg"),
+        },
+        {"train": 3, "val": 2},
+        TWO,
+    ),
+    "lists of other images": (
+        {f"images/{BELOW}": None, "train.txt": lines("bus/1", "car/1"), "test.txt": lines("bus/2", "car/2")},
         HALF,
         TWO,
     ),
-    "DTD": ({f"dtd/images/{BELOW}": None, "dtd/labels/{train,val,test}1.txt": "cat/0.jpg\n"}, HALF, TWO),
     "Stanford dogs": (
         {f"images/Images/{BELOW}": None, "annotations/Annotation/{cat,dog}/n0_#5": "<annotation>"},
         HALF,
@@ -571,7 +612,15 @@ CLASSES = {
         ("cars_train",),
     ),
     "SVHN": ({"{train,test}/#5.png": None, "{train,test}/digitStruct.mat": ""}, ("train",)),
-    "aircraft": ({"data/images/#5.jpg": None, "data/{images_variant_train,variants}.txt": "1 x\n"}, ("data",)),
+    "aircraft": (
+        {
+            "data/images/#5.jpg": None,
+            "data/images_{variant,family}_{train,val,test}.txt": lines("0 707-320", "1 A380", "2 Boeing 707"),
+            "data/images_{train,val,test}.txt": lines("0", "1", "2"),
+            "data/{images_box,variants}.txt": "0 1 2 3 4\n",
+        },
+        ("images_variant_train.txt", "-data_path"),
+    ),
     "AffectNet": (
         {"{train,val}_set/images/#5.jpg": None, "{train,val}_set/annotations/#5_exp.npy": ""},
         ("train_set",),
@@ -612,10 +661,6 @@ def test_a_download_for_classification_opens_or_is_refused(name, tmp_path):
         assert found == tuple(expected)
     else:
         assert isinstance(found, str) and "\n" not in found and all(word in found for word in expected[0]), found
-
-
-def lines(*names):
-    return "".join(f"{name}\n" for name in names)
 
 
 FAR = "/home/me/SegNet/CamVid"
@@ -934,3 +979,9 @@ def test_a_download_with_boxes_opens_or_is_refused(name, tmp_path):
         assert found == (expected, classes[0] if classes else TWO)
     else:
         assert isinstance(found, str) and all(word in found for word in expected), found
+
+
+def test_a_list_names_the_lists_of_the_other_splits(tmp_path):
+    plant(tmp_path, CLASSES["aircraft"][0])
+    found = opened("scratch_folder", tmp_path / "data" / "images_family_train.txt")
+    assert found == ({"train": 3, "val": 3}, ["707-320", "A380", "Boeing 707"])

@@ -8,7 +8,7 @@ from ..core.tasks.aspects import TaskAspect
 from ..core.tasks.prediction import InputSamples
 from ..core.tasks.protocols import Predictable
 from .backbone_task import BackboneTask
-from .data.inputs import open_image_inputs
+from .data.inputs import EXAMPLE_IMAGE, open_image_inputs
 from .data.reading import ReadConfig
 
 
@@ -16,6 +16,7 @@ class BackbonePrediction(TaskAspect, Predictable):
     """Base class of the predictions of tasks with a backbone."""
 
     task: BackboneTask
+    example_input = EXAMPLE_IMAGE
 
     def _open_images(self, inputs: Sequence[Any], cache_folder: Path, transform: Any) -> InputSamples:
         """Open the result of ``open_inputs`` as samples with the given transform."""

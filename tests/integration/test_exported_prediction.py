@@ -85,6 +85,7 @@ def test_an_exported_classifier_answers_as_its_weights_for_odd_images(form, clas
     expected, found = trained(odd_images), exported(odd_images)
     assert_equal_rows(found, expected, tolerance)
     assert len(found) == 14 and len({row["score"] for row in found}) > 8
+    assert in_child(lambda: exported(odd_images))() == found
     assert exported.class_names == ("cat", "ant", "no")
     assert found.unreadable == expected.unreadable and len(found.unreadable) == 1
     renamed = Predictor(path, class_names=["x", "y", "z"])(odd_images / "gray.jpg")

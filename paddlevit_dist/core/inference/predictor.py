@@ -22,7 +22,7 @@ from ..runtime.printing import one_line
 from ..runtime.transfers import batch_to_device
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
-from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ..tasks.prediction import ArrayMakers, InputSamples, PredictionRecord, PredictionWriter, Row
 from ..tasks.protocols import Predictable
 from .input_batches import PredictionDataset, build_prediction_loader, predict_batch, read_ahead, read_batches
 from .rows import format_reason
@@ -31,7 +31,36 @@ from .trained import build_trained, default_batch_size, open_source, prepare_tas
 _MOST_TOLD = 1000  # lines about inputs that a predictor writes, and keeps, in a server that runs for months
 
 
-class PredictedRows(list[Row]):
+class PredictedRow(dict[str, Any]):
+    """Row of ``predictions.jsonl``, whose attributes are also the arrays that ``Predictor`` lists for its task.
+
+    An array is made each time that it is asked for, as ``row.label_map`` or ``row["label_map"]``; until then it takes
+    little memory. It is not among the keys of the row, which JSON can hold.
+    """
+
+    def __init__(self, row: Row, makers: ArrayMakers) -> None:
+        super().__init__(row)
+        self._makers = makers
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays by name."""
+        return {name: make() for name, make in self._makers.items()}
+
+    def __missing__(self, name: str) -> np.ndarray:
+        return self._makers[name]()
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        makers = self.__dict__.get("_makers", {})  # none yet where a copy is made
+        if name not in makers:
+            raise AttributeError(f"the row has no {name}; its arrays: {', '.join(makers) or 'none'}")
+        return makers[name]()
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._makers]
+
+
+class PredictedRows(list[PredictedRow]):
     """Rows of a call of ``Predictor``, as in ``predictions.jsonl``, in the order of the inputs.
 
     Attributes:
@@ -46,8 +75,28 @@ class PredictedRows(list[Row]):
 class Predictor:
     """Prediction with trained weights in this process: ``rows = Predictor("output")(["cat.jpg"])``.
 
+    The rows of a call are dictionaries, as in ``predictions.jsonl``. What else was predicted for the input of a row is
+    an array, an attribute of the row, in the size of the input, with the values that ``predict`` writes to files. It is
+    made each time that it is asked for, so that the rows of thousands of images fit into memory.
+
+    | task | attribute | NumPy array; uint is uint8, for larger numbers uint16 |
+    |---|---|---|
+    | classes of images and shapes, several labels | ``probabilities`` | float64 (classes,) |
+    | segmentation of images | ``label_map`` | uint8 (height, width): class of each pixel |
+    | detection with masks | ``masks`` | uint8 (n, height, width), 1 inside, of the n objects in the input's rows |
+    | panoptic segmentation | ``segments`` | uint (height, width): number of the segment in the rows; 0: none |
+    | | ``classes`` | uint (n,): class of segments 1 to n |
+    | segmentation of volumes | ``labels`` | uint (columns, rows, slices): label numbers of the training data |
+    | points: classes, instances | ``classes`` | uint (points,): class of each row of the file, which is read again |
+    | points: instances | ``instances`` | uint (points,): number of the instance in the rows |
+
+    Classes are places in ``class_names``. Points without coordinates, or without an instance, have the largest number
+    of the type, 255 or 65,535.
+
+    Opening it predicts a gray image if the task takes images, so that the first call is as fast as the others.
+
     Several threads may call it: each reads its inputs by itself, and the network computes one batch at a time. A
-    process that was forked after the first call may call it, too, unless the parent computes on a GPU.
+    process that is forked after it was opened may call it, too, unless the parent computes on a GPU.
 
     Notes about the weights are written once, as the command ``predict`` does. On a GPU, this sets the process to the
     run's TRAIN.TF32 and DETERMINISTIC.
@@ -110,6 +159,10 @@ class Predictor:
         self._of_thread = threading.local()
         self._computing = threading.RLock()
         _predictors[id(self)] = self
+        if self._aspect.example_input is not None:
+            aspect = copy.copy(self._aspect)
+            for _ in self._entries(aspect, aspect.open_inputs([aspect.example_input], Path(tempfile.gettempdir()))):
+                pass
 
     @property
     def unreadable(self) -> list[tuple[str, str]]:
@@ -117,7 +170,7 @@ class Predictor:
         return getattr(self._of_thread, "unreadable", [])
 
     def __call__(self, inputs: Any) -> PredictedRows:
-        """Predict inputs and return the rows of ``predictions.jsonl``, in the order of the inputs.
+        """Predict inputs and return the rows of ``predictions.jsonl``, with arrays, in the order of the inputs.
 
         A line names the first of the inputs that cannot be read and are skipped; ``unreadable`` of the rows has all.
 
@@ -144,7 +197,7 @@ class Predictor:
                     rows.unreadable.append((name, entry.reason))
                 else:
                     predicted += 1
-                rows += [{"input": name, **row} for row in entry.rows or ()]
+                rows += [PredictedRow({"input": name, **row}, entry.summary) for row in entry.rows or ()]
         if rows.unreadable:
             _report_unreadable(rows.unreadable, predicted)
         return rows
@@ -160,9 +213,10 @@ class Predictor:
         if not len(samples):
             return
         config, dataset = self._source.config, PredictionDataset(self._task, samples, np.arange(len(samples)))
+        arrays = _ArrayKeeper(aspect, samples)
         for batch in self._batches(dataset, config):
             with self._computing, self._precision.patch_forward(self.model):
-                entries = predict_batch(aspect, self.model, batch_to_device(batch), PredictionWriter())
+                entries = predict_batch(aspect, self.model, batch_to_device(batch), arrays)
             yield from entries
 
     def _batches(self, dataset: PredictionDataset, config: RunSettings) -> Iterable[dict[str, Any]]:
@@ -173,6 +227,16 @@ class Predictor:
         if not dataset.samples.in_memory and len(dataset) > self._batch_size:
             batches = read_ahead(batches)
         return batches
+
+
+class _ArrayKeeper(PredictionWriter):
+    """Writes nothing: the summary of an input is the functions that make its arrays."""
+
+    def __init__(self, aspect: Predictable, samples: InputSamples) -> None:
+        self._aspect, self._samples = aspect, samples
+
+    def summarize(self, index: int, prediction: Any, truth: Any = None) -> ArrayMakers:
+        return self._aspect.prediction_arrays(index, prediction, self._samples)
 
 
 _predictors: weakref.WeakValueDictionary[int, Predictor] = weakref.WeakValueDictionary()

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 
 from ..tasks.aspects import TaskAspect
-from ..tasks.prediction import Row
+from ..tasks.prediction import ArrayMakers, InputSamples, Row, pack_array
 from ..tasks.protocols import EnsembleMember, Ensembling
 from ..tasks.sample_checks import BadSample
 from .classification import ClassifierTask
@@ -57,6 +57,10 @@ class ClassifierPrediction(TaskAspect, Ensembling):
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """Return the row of a sample: its best classes."""
         return [best_classes(prediction, self.task.class_names)]
+
+    def prediction_arrays(self, index: int, prediction: np.ndarray, samples: InputSamples) -> ArrayMakers:
+        """Return the probability of each class."""
+        return {"probabilities": pack_array(prediction)}
 
 
 def _compute_probabilities(task: ClassifierTask, model: paddle.nn.Layer, batch: dict[str, Any]) -> np.ndarray:

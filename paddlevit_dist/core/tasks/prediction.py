@@ -2,10 +2,14 @@
 
 import hashlib
 import os
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import agree, count, one_line, shorten
@@ -14,6 +18,7 @@ from .dataset import TransformedDataset
 
 UNFINISHED = "unfinished"  # folder below that of an evaluation's predictions, which is emptied before and removed after
 _LONGEST_NAME = 200  # bytes: of 255 that files may have, the others are for suffixes
+ArrayMakers = dict[str, Callable[[], np.ndarray]]  # a function for each array, by its name
 Row = dict[str, Any]  # plain values by column; the predictor adds the first column, "input"
 
 
@@ -114,6 +119,16 @@ class PredictionWriter:
         read from a file one by one and need not fit into memory. In an evaluation, they have no rows.
         """
         return []
+
+
+def pack_array(array: np.ndarray) -> Callable[[], np.ndarray]:
+    """Return a function, which can be pickled, that returns an array again; until then it is compressed."""
+    content = zlib.compress(np.ascontiguousarray(array), 1)
+    return partial(_unpack, content, array.dtype.str, array.shape)
+
+
+def _unpack(content: bytes, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    return np.frombuffer(bytearray(zlib.decompress(content)), dtype).reshape(shape)  # writable
 
 
 def output_names(stems: Sequence[str]) -> list[str]:

@@ -43,7 +43,7 @@ from ..runtime.transfers import batch_to_device
 from .aspects import get_aspect
 from .dataset import TransformedDataset
 from .figures import Color, Figure
-from .prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
+from .prediction import ArrayMakers, CheckpointMeta, InputSamples, PredictionWriter, Row
 from .sample_checks import require_finite
 from .step_types import ExportParts
 from .task import Task
@@ -225,6 +225,9 @@ class Predictable(ABC):
     Asked for in ``core/inference/evaluation.py``, ``core/inference/trained.py``, ``core/tasks/protocols.py``.
     """
 
+    #: input in memory that ``Predictor`` predicts when it is opened, so that its first call is fast; None: files only
+    example_input: Any = None
+
     @abstractmethod
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Any]:
         """Predict each sample of a batch without using labels. Called without gradients, in evaluation mode.
@@ -260,6 +263,14 @@ class Predictable(ABC):
         All rows of a task have the same names, and values that JSON and CSV can hold. The input's name is added in
         front. Raises BadSample: the outputs are not finite; the input is then listed as unreadable.
         """
+
+    def prediction_arrays(self, index: int, prediction: Any, samples: InputSamples) -> ArrayMakers:
+        """Return a function for each array that ``Predictor`` gives with the rows of an input, by its name.
+
+        By default, there are none. The functions, such as from ``pack_array``, are kept as long as the rows, can be
+        pickled and make an array when they are called. The files of ``prediction_writer`` have the same values.
+        """
+        return {}
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Build the writer of files other than the rows of ``predict``, also for an evaluation with SAVE_PREDICTIONS.

@@ -142,20 +142,26 @@ def _onnx_spec(slot: Any) -> TensorSpec:
 
 
 def _load_paddle(model: ExportedModel) -> ExportedFunction:
-    try:
-        with captured_output():
-            layer = paddle.jit.load(model.prefix)
-    except Exception as error:  # C++ errors of several classes
-        raise UserError(f"{model.file}: Paddle cannot load it: {find_reason(error)}") from error
-    check_size(model.file, layer.state_dict())
-    layer.eval()
+    @functools.cache
+    def open_layer(process: int) -> Any:
+        """Load the model in a process; a fork has none of the threads of its parent's, and would wait for them."""
+        try:
+            with captured_output():
+                layer = paddle.jit.load(model.prefix)
+        except Exception as error:  # C++ errors of several classes
+            raise UserError(f"{model.file}: Paddle cannot load it: {find_reason(error)}") from error
+        check_size(model.file, layer.state_dict())
+        layer.eval()
+        return layer
+
+    layer = open_layer(os.getpid())
     inputs, outputs = ([_paddle_spec(spec) for spec in specs] for specs in (layer._input_spec(), layer._output_spec()))
     names = model.about.get("outputs")  # Paddle's files do not store output names
     if isinstance(names, list) and len(names) == len(outputs):
         outputs = [slot._replace(name=str(name)) for slot, name in zip(outputs, names)]
 
     def run(tensors: Sequence[paddle.Tensor], numbers: Sequence[int]) -> list[paddle.Tensor]:
-        result = layer(*(tensor.astype(slot.dtype) for slot, tensor in zip(inputs, tensors)))
+        result = open_layer(os.getpid())(*(tensor.astype(slot.dtype) for slot, tensor in zip(inputs, tensors)))
         parts = result if isinstance(result, (list, tuple)) else [result]
         return [parts[number].astype("float32") for number in numbers]
 

@@ -12,7 +12,7 @@ from ...core.runtime.text_rendering import LINE_PX, render_text
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ..data.image_dataset import ImageDataset
-from ..data.inputs import IMAGES, AnnotatedImages, open_image_inputs
+from ..data.inputs import EXAMPLE_IMAGE, IMAGES, AnnotatedImages, open_image_inputs
 from ..data.reading import ReadConfig
 from ..imagenet_classes import names_by_synset
 from .samples import ClassificationInput, build_view_transform, evaluation_transform, find_dataset_class
@@ -27,6 +27,7 @@ class ImageClassPrediction(ClassifierPrediction):
     """Predicts the classes of images."""
 
     task: Classification
+    example_input = EXAMPLE_IMAGE
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         """Open images at paths, or in memory, with the transform of an evaluation; a ``UserError`` if mixed."""

@@ -33,6 +33,7 @@ from .reading import (
 from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
+EXAMPLE_IMAGE = np.full((64, 64, 3), 128, np.uint8)  # gray
 _QUALITY = 92  # of JPEG
 _ENCODED = (bytes, bytearray, memoryview)
 Transform = Callable[..., Any]

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -15,12 +16,13 @@ from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import agree, count, shorten
 from ...core.tasks.class_names import make_unique
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ...core.tasks.prediction import ArrayMakers, InputSamples, PredictionRecord, PredictionWriter, Row
 from ...core.tasks.protocols import AnnotationMatching, DatasetSaving
 from ...core.tasks.sample_checks import BadSample
 from ..backbone_prediction import BackbonePrediction
 from ..data.formats import stems
 from ..data.inputs import IMAGES, AnnotatedImages, InputImages
+from ..run_lengths import decode
 from .coco_files import CocoFile, Id, file_name
 from .data.indexed_images import number_images
 from .data.samples import DetectionSample, see_stored
@@ -96,6 +98,14 @@ class BoxPrediction(ObjectPrediction):
         """Return table rows of a prediction."""
         return build_rows(prediction, self.task.class_names, self.task.config.DETECTION.SCORE_THRESHOLD)
 
+    def prediction_arrays(self, index: int, prediction: DetectedObjects, samples: InputSamples) -> ArrayMakers:
+        """Return the masks of the objects in the rows, if the network predicts masks."""
+        if prediction.masks is None:
+            return {}
+        shown = prediction.only(prediction.scores >= self.task.config.DETECTION.SCORE_THRESHOLD)
+        size = tuple(prediction.masks[0]["size"]) if prediction.masks else samples.image(index).size[::-1]
+        return {"masks": partial(_decode_masks, shown.masks, size)}
+
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""
         task = self.task
@@ -105,6 +115,11 @@ class BoxPrediction(ObjectPrediction):
             ids = complete_ids(categories, task.category_ids)
             saved = PredictedDataset(folder, dataset, self.saved_as, names, ids, least_score)
         return DetectionWriter(folder, dataset, names, categories, least_score, task.num_named, images, saved)
+
+
+def _decode_masks(masks: Sequence[dict[str, Any]], size: tuple[int, int]) -> np.ndarray:
+    """Decode run lengths to masks, uint8 (n, height, width), 1 inside."""
+    return np.array([decode(mask, *size) for mask in masks], np.uint8).reshape(-1, *size)
 
 
 class DetectionInput(NamedTuple):

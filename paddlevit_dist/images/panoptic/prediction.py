@@ -12,7 +12,7 @@ from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import agree, count
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ...core.tasks.prediction import ArrayMakers, InputSamples, PredictionRecord, PredictionWriter, Row, pack_array
 from ...core.tasks.sample_checks import BadSample
 from ..backbone_prediction import BackbonePrediction
 from ..data.inputs import IMAGES, AnnotatedImages
@@ -53,6 +53,11 @@ class SegmentPrediction(BackbonePrediction):
             rows.append(dict(zip(_COLUMNS, (row + 1, self.task.class_names[label], shown, area, *boxes[row]))))
         return rows or [dict.fromkeys(_COLUMNS)]
 
+    def prediction_arrays(self, index: int, prediction: Segments, samples: InputSamples) -> ArrayMakers:
+        """Return the segment of each pixel, as in the rows, and the class of each segment."""
+        classes = prediction.labels.astype(np.min_scalar_type(len(self.task.class_names) - 1))
+        return {"segments": pack_array(number_segments(prediction)), "classes": pack_array(classes)}
+
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of maps of segments, their JSON file and drawings."""
         return SegmentWriter(folder, dataset, self.task)
@@ -68,6 +73,11 @@ class PanopticInput:
         """Transform an image; it has no segments."""
         pixels, inner = self.transform(image)
         return PanopticSample(pixels, None, -1, MaskView(pixels.shape[1:], inner, (image.height, image.width)))
+
+
+def number_segments(segments: Segments) -> np.ndarray:
+    """Return the number of each pixel's segment, from 1, 0 without one, in the smallest unsigned type."""
+    return (segments.places + 1).astype(np.min_scalar_type(len(segments.labels)))
 
 
 def find_boxes(segments: Segments) -> list[list[int]]:
@@ -100,7 +110,7 @@ class SegmentWriter(PredictionWriter):
     def write(self, index: int, prediction: Segments, truth: object = None) -> Row:
         """Write the map of an image, and the image with the colors of its segments."""
         name = f"{MAPS}/{self._images.name(index)}.png"
-        numbers = np.append(number_colors(prediction.labels, self.palette), 0)[prediction.places]
+        numbers = np.insert(number_colors(prediction.labels, self.palette), 0, 0)[number_segments(prediction)]
         (self.folder / MAPS).mkdir(exist_ok=True)
         channels = np.stack([numbers & 255, numbers >> 8 & 255, numbers >> 16], axis=2).astype(np.uint8)
         with atomic_file(self.folder / name) as file:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from ...core.runtime.files import atomic_file
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ...core.tasks.prediction import ArrayMakers, InputSamples, PredictionRecord, PredictionWriter, Row, pack_array
 from ...core.tasks.sample_checks import BadSample
 from ..backbone_prediction import BackbonePrediction
 from ..data.inputs import IMAGES, AnnotatedImages
@@ -44,6 +44,10 @@ class LabelMapPrediction(BackbonePrediction):
             raise BadSample("the model's outputs for it are not finite")
         shares = (counts / prediction.size).round(6).tolist()
         return [{f"share {name}": share for name, share in zip(self.task.class_names, shares)}]
+
+    def prediction_arrays(self, index: int, prediction: np.ndarray, samples: InputSamples) -> ArrayMakers:
+        """Return the class of each pixel, as in the mask's file."""
+        return {"label_map": pack_array(prediction)}
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of masks and overlaid images."""

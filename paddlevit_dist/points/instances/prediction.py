@@ -7,14 +7,14 @@ import numpy as np
 import paddle
 
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import Row
+from ...core.tasks.prediction import ArrayMakers, InputSamples, Row
 from ...core.tasks.sample_checks import BadSample
-from ..scene_prediction import ScenePrediction
+from ..scene_prediction import ScenePrediction, pack_numbers
 from ..scene_task import get_slices
 from .matching import InstancePrediction
 from .stuff_classes import find_instance_classes
 from .task import CENTERED, HostPoints, InstanceSegmentation
-from .writer import InstanceWriter
+from .writer import InstanceWriter, get_point_instances
 
 _ROW = ("instance", "class", "confidence", "points")  # columns of the tables of predictions
 
@@ -60,3 +60,14 @@ class InstanceScenePrediction(ScenePrediction):
             for number, instance in enumerate(prediction[1])
         ]
         return [dict(zip(_ROW, row)) for row in rows or [(None,) * len(_ROW)]]
+
+    def prediction_arrays(
+        self, index: int, prediction: tuple[np.ndarray, list[InstancePrediction]], samples: InputSamples
+    ) -> ArrayMakers:
+        """Return class and instance of each point; of instances that overlap, the best one."""
+        classes, instances = prediction
+        numbers = get_point_instances(instances, len(classes))
+        return {
+            "classes": pack_numbers(classes, len(self.task.class_names), index, samples),
+            "instances": pack_numbers(numbers, len(instances), index, samples),
+        }

@@ -7,13 +7,13 @@ import paddle
 
 from ...core.runtime.files import atomic_file
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import Row
+from ...core.tasks.prediction import ArrayMakers, InputSamples, Row
 from ...core.tasks.sample_checks import BadSample
 from ..data.images import build_legend, color, draw_classes, get_palette, sheet, write_png
 from ..data.scene import IGNORED, Scene
 from ..inputs import count_points
 from ..outputs import SceneWriter
-from ..scene_prediction import ScenePrediction
+from ..scene_prediction import ScenePrediction, pack_numbers
 from ..scene_task import get_slices
 from .task import SemanticSegmentation
 
@@ -39,6 +39,10 @@ class SemanticPrediction(ScenePrediction):
         if (prediction < 0).any():
             raise BadSample("the model's outputs for it are not finite")
         return [count_points(prediction, self.task.class_names)]
+
+    def prediction_arrays(self, index: int, prediction: np.ndarray, samples: InputSamples) -> ArrayMakers:
+        """Return the class of each point."""
+        return {"classes": pack_numbers(prediction, len(self.task.class_names), index, samples)}
 
 
 class SceneClassWriter(SceneWriter):

@@ -14,7 +14,7 @@ from PIL import Image
 from ...core.runtime.files import atomic_file
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ...core.tasks.prediction import ArrayMakers, InputSamples, PredictionRecord, PredictionWriter, Row, pack_array
 from ...core.tasks.protocols import EnsembleMember, Ensembling
 from ...core.tasks.sample_checks import BadSample
 from ..geometry import from_canonical, remove_shear, step_lengths, voxel_ml
@@ -74,6 +74,11 @@ class VolumeLabelPrediction(TaskAspect, Ensembling):
         groups = list(group_labels(self.task.class_names, self.task.regions).items())[1:]
         of_voxel = voxel_ml(prediction.spacing)
         return [{f"ml {name}": round(float(counts[list(labels)].sum() * of_voxel), 3) for name, labels in groups}]
+
+    def prediction_arrays(self, index: int, prediction: SegmentedVolume, samples: InputSamples) -> ArrayMakers:
+        """Return the label of each voxel, as in the label map's file."""
+        labels = smallest_numbers(self.task.numbers)[prediction.labels]
+        return {"labels": pack_array(orient_labels(labels, samples.dataset.source(index)))}
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LabelWriter":
         """Create the writer of prediction files."""
@@ -148,7 +153,7 @@ class LabelWriter(PredictionWriter):
         self.folder, self.dataset = folder, dataset
         self.groups = group_labels(class_names, regions)
         self.label_names = name_labels(class_names, regions, numbers)
-        self.numbers = np.array(numbers, np.uint8 if max(numbers) < 256 else np.uint16)
+        self.numbers = smallest_numbers(numbers)
 
     def write(self, index: int, prediction: SegmentedVolume, truth: np.ndarray | None = None) -> Row:
         """Write the files of one volume and return their names."""
@@ -173,6 +178,16 @@ class LabelWriter(PredictionWriter):
         return [f"label maps (.nii.gz) are in {self.folder}; {_CLASSES} lists the classes of their numbers"]
 
 
+def smallest_numbers(numbers: Sequence[int]) -> np.ndarray:
+    """Return the numbers of labels in the smallest unsigned type."""
+    return np.array(numbers, np.uint8 if max(numbers) < 256 else np.uint16)
+
+
+def orient_labels(labels: np.ndarray, source: LabelSource) -> np.ndarray:
+    """Return labels along the world's axes as (columns, rows, slices) of their volume's file, as nibabel reads it."""
+    return from_canonical(labels, source.geometry.affine).T
+
+
 def write_labels(file: Path, labels: np.ndarray, source: LabelSource) -> None:
     """Write a label map, along the world's axes, as NIfTI with the voxels and the affine (sform) of its volume's file.
 
@@ -180,7 +195,7 @@ def write_labels(file: Path, labels: np.ndarray, source: LabelSource) -> None:
     gives such a series.
     """
     nibabel = import_extra("nibabel", str(file))
-    array, affine, header = from_canonical(labels, source.geometry.affine).T, source.geometry.affine, None
+    array, affine, header = orient_labels(labels, source), source.geometry.affine, None
     kind = nibabel.Nifti1Image
     if source.file is not None and source.file.lower().endswith((".nii", ".nii.gz")):
         stored = nibabel.load(source.file)  # keeps the codes and the unit of length

@@ -38,6 +38,7 @@ PAGES = [
             ),
             *(
                 "sparse_networks",
+                "predictor",
                 "exporting",
                 "custom_training_loop",
                 "own_task",

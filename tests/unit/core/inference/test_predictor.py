@@ -1,9 +1,12 @@
 """Which tasks can predict, what is done with each input, and how a rank predicts its share."""
 
 import contextlib
+import copy
 import csv
 import json
 import os
+import pickle
+import re
 import signal
 import threading
 from pathlib import Path
@@ -14,6 +17,7 @@ import paddle
 import pytest
 from PIL import Image
 from support.forced_device import forced_device
+from support.processes import ROOT
 from support.refusals import refusal_of
 from support.trainings.trained import write_weights
 
@@ -22,13 +26,14 @@ from paddlevit_dist.core.distributed import StopRequested
 from paddlevit_dist.core.inference import rank_prediction, rows, trained
 from paddlevit_dist.core.inference.ensemble import ModelEnsemble
 from paddlevit_dist.core.inference.input_batches import PredictionDataset, predict_batch
+from paddlevit_dist.core.inference.predictor import PredictedRow
 from paddlevit_dist.core.inference.rank_prediction import predict_share
 from paddlevit_dist.core.inference.trained import open_source, prepare_task
 from paddlevit_dist.core.launch import status
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.tasks import Ensembling, InputSamples, Task
-from paddlevit_dist.core.tasks.prediction import PredictionRecord, PredictionWriter
+from paddlevit_dist.core.tasks.prediction import PredictionRecord, PredictionWriter, pack_array
 from paddlevit_dist.core.tasks.protocols import load_meta
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.images.classification.task import Classification
@@ -268,6 +273,39 @@ def test_one_input_is_not_a_list_and_images_in_memory_are_inputs(classifier, ima
     assert predict.class_names == ("cat", "ant", "bee") and not predict.model.training
 
 
+def test_opening_predicts_an_image_of_which_no_trace_is_left(classifier, images, monkeypatch, capsys):
+    sizes, compute = [], Classification.logits
+    monkeypatch.setattr(
+        Classification, "logits", lambda *given: sizes.append(len(given[2]["images"])) or compute(*given)
+    )
+    predict = Predictor(classifier)
+    assert sizes == [1] and predict.unreadable == [] and capsys.readouterr().out == ""
+    assert len(predict(images[:2])) == 2 and sizes == [1, 2]
+
+
+def test_arrays_are_attributes_of_a_row_and_not_among_its_keys():
+    made = []
+    row = PredictedRow({"share": 0.5, "masks": "a class"}, {"masks": lambda: made.append(1) or np.ones(2)})
+    assert dict(row) == json.loads(json.dumps(row)) == {"share": 0.5, "masks": "a class"} and made == []
+    assert row.masks.tolist() == row.arrays["masks"].tolist() == [1, 1] and row["masks"] == "a class"
+    assert len(made) == 2 and "masks" in dir(row)
+    packed = PredictedRow({"input": "a"}, {"label_map": pack_array(np.eye(3, dtype=np.uint8))})
+    for same in (packed, copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
+        assert same == {"input": "a"} and same["label_map"].tolist() == same.label_map.tolist() == np.eye(3).tolist()
+        same.label_map[0] = 7  # of this copy alone
+        assert "label_map" not in same and same.label_map[0].tolist() == [1, 0, 0]
+    with pytest.raises(AttributeError, match="no masks; its arrays: label_map"):
+        _ = packed.masks
+    with pytest.raises(KeyError, match="masks"):
+        _ = packed["masks"]
+
+
+def test_the_page_lists_the_arrays_of_the_docstring():
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    of_page, of_help = (re.findall(r"^ *(\|.*\|)$", text, re.M) for text in (page, Predictor.__doc__))
+    assert [row.replace("``", "`") for row in of_help] == of_page and len(of_page) > 5
+
+
 def test_what_is_odd_in_inputs_is_told_once(classifier, tmp_path, capsys):
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -422,7 +460,7 @@ def test_a_gpu_computes_as_the_keys_say(classifier, images, share, on_gpu, runs,
     if runs:
         share([0, 1], *(f"{name}={value}" for name, value in keys.items()), runs=runs)
     else:
-        Predictor(classifier, **keys)(images[:2])
+        Predictor(classifier, **keys)  # predicts a gray image
     assert casts == ["bfloat16"] * (max(runs, 1) if "EVAL_AMP" in keys else 0)
     assert tuple(map(given.get, FLAGS)) == flags
     assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == variables

@@ -1,6 +1,7 @@
 """The inputs of a prediction: which are found, what their files are called, and when they have changed."""
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from paddlevit_dist.core.tasks.prediction import (
     find_inputs,
     note_counted,
     output_names,
+    pack_array,
     stamps,
 )
 
@@ -157,3 +159,15 @@ def test_names_that_are_counted_in_files_are_told():
     note = "note: 2 images of 4 have the name of another; in the names of files these are counted, such as a_2"
     assert note_counted(stems, output_names(stems), "image") == [note]
     assert note_counted(["a", "b"], output_names(["a", "b"]), "image") == []
+
+
+@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3).T, np.zeros((0, 4), np.uint16), np.float64(2.5)])
+def test_a_packed_array_is_made_again_with_its_shape_and_type(array):
+    made = pickle.loads(pickle.dumps(pack_array(np.asarray(array))))()
+    np.testing.assert_array_equal(made, np.asarray(array), strict=True)
+
+
+def test_a_packed_label_map_takes_little_memory():
+    label_map = np.zeros((1000, 2000), np.uint8)
+    label_map[300:400, 500:] = 7
+    assert len(pickle.dumps(pack_array(label_map))) < label_map.size / 50

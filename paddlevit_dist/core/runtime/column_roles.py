@@ -111,6 +111,29 @@ BOXES_IN_WORDS = Role(("prediction_string",))  # of competitions: class and conf
 BOX_SIGN = Role(_split("bbox bboxes bounding_box prediction_string xmin x_center"))  # a table with one has boxes
 CROWD = Role(_split("iscrowd is_crowd crowd is_group_of"))
 
+# Columns and fields of data files with images in their rows, as Hugging Face publishes.
+IMAGE_IN_ROW = Role(
+    (
+        *_split("image img images"),
+        "picture",
+        *_split("photo pixel_values jpg jpeg png webp image_bytes file_name filename image_file_name"),
+    )
+)
+LABEL_IN_ROW = Role(("label", "labels", *LABEL.words, *LABELS.words, *_split("targets tag cls")))
+LABEL_MAP = Role(
+    _split(
+        "label labels annotation annotations mask masks segmentation segmentation_mask seg segmentation_map "
+        "semantic_segmentation semantic_mask label_map gt ground_truth segments png_mask mask_file_name "
+        "annotation_file_name label_file_name"
+    )
+)
+OBJECTS = Role(_split("objects annotations object annotation bboxes boxes instances detections labels"))
+LABEL_OF_OBJECT = Role(_split("category category_id categories label labels class classes class_id category_ids"))
+AREA = Role(_split("area areas"))
+ID_OF_OBJECT = Role(_split("id ids bbox_id annotation_id object_id"))
+MASK_OF_OBJECT = Role(_split("segmentation segmentations mask masks polygon polygons rle"))
+ID_OF_IMAGE, HEIGHT, WIDTH = Role(_split("image_id id")), Role(("height",)), Role(("width",))
+
 # Tables of points.
 POINT = Role(
     _split("point landmark keypoint joint bodypart part point_name landmark_name label name")

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import re
 from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
@@ -12,7 +11,6 @@ from .spelling import compose
 
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
 _SEPARATORS = ",;\t"
-_JOINTS = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")  # ASCII but letters and digits; other scripts stay unchanged
 
 
 class TableRow(NamedTuple):
@@ -52,11 +50,6 @@ def csv_errors_as_user_errors(path: str) -> Iterator[None]:
         yield
     except csv.Error as error:
         raise UserError(f"{path} is not a table: {error}") from error
-
-
-def normalize_heading(heading: str) -> str:
-    """Return a heading as known words are written, such as image_id for "Image ID"; empty if it has signs only."""
-    return _JOINTS.sub("_", heading.lower()).strip("_")
 
 
 def is_number(text: str) -> bool:

@@ -4,54 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from ....core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS, TAG_LABELS
+from ....core.runtime import column_roles as roles
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import shorten
-from ....core.runtime.tables import normalize_heading
 from .features import CLASS, IMAGE, LIST, STRUCT, VALUE, Feature, Features, find_column, find_feature
 
 UNLABELED = ""  # contents of images whose other columns are not looked at
-_IMAGES = (
-    *("image", "img", "images", "picture", "photo", "pixel_values", "jpg", "jpeg", "png", "webp", "image_bytes"),
-    *("file_name", "filename", "image_file_name"),
-)
-_LABELS = (
-    *("label", "labels", "class", "classes", "class_label", "class_id", "class_name", "category", "categories"),
-    *("target", "targets", "tag", "tags", "y", "cls"),
-)
-_MAPS = (
-    *("label", "labels", "annotation", "annotations", "mask", "masks", "segmentation", "segmentation_mask", "seg"),
-    *("segmentation_map", "semantic_segmentation", "semantic_mask", "label_map", "gt", "ground_truth", "segments"),
-    *("png_mask", "mask_file_name", "annotation_file_name", "label_file_name"),
-)
-_ENCODED = frozenset((*_IMAGES, *_MAPS)) - {"label", "labels"}  # columns whose bytes are images
-_OBJECTS = ("objects", "annotations", "object", "annotation", "bboxes", "boxes", "instances", "detections", "labels")
-#: columns of boxes, and how they are written; COCO's is the one of a name that says nothing
-CORNERS, CENTERS, SIDES = "x0, y0, x1, y1", "center x, center y, width, height", "x, y, width, height"
-_BOXES = {
-    **dict.fromkeys(("bbox", "bboxes", "box", "boxes", "bounding_box", "bounding_boxes"), SIDES),
-    **dict.fromkeys(("xywh", "bbox_xywh", "bboxes_xywh", "boxes_xywh"), SIDES),
-    **dict.fromkeys(("xyxy", "bbox_xyxy", "bboxes_xyxy", "boxes_xyxy"), CORNERS),
-    **dict.fromkeys(("cxcywh", "bbox_cxcywh", "bboxes_cxcywh", "boxes_cxcywh"), CENTERS),
-}
 _PARTS = {
-    "label": (
-        "category",
-        "category_id",
-        "categories",
-        "label",
-        "labels",
-        "class",
-        "classes",
-        "class_id",
-        "category_ids",
-    ),
-    "area": ("area", "areas"),
-    "crowd": ("iscrowd", "is_crowd", "crowd"),
-    "id": ("id", "ids", "bbox_id", "annotation_id", "object_id"),
-    "mask": ("segmentation", "segmentations", "mask", "masks", "polygon", "polygons", "rle"),
+    **{"label": roles.LABEL_OF_OBJECT, "area": roles.AREA, "crowd": roles.CROWD, "id": roles.ID_OF_OBJECT},
+    "mask": roles.MASK_OF_OBJECT,
 }
-_SIZES = ("height", "width")
-_IDS = ("image_id", "id")
 
 
 class HubChoices(NamedTuple):
@@ -67,7 +29,7 @@ class ObjectColumns(NamedTuple):
 
     Attributes:
         parent: column of a struct of lists, or a list of structs; "": the parts are columns.
-        box: boxes, written as ``form``.
+        box: boxes, written as ``form``: XYXY, XYWH or CXCYWH.
         label, area, crowd, id: of each object.
         names: of the classes; None: labels are texts, or numbers without names.
         height, width, image_id: columns of the image.
@@ -115,7 +77,8 @@ class HubColumns(NamedTuple):
 
 def is_image(name: str, feature: Feature) -> bool:
     """Return whether a column has images: by its type, or bytes under a usual name, as other programs write them."""
-    return feature.kind == IMAGE or (feature.is_binary and normalize_heading(name) in _ENCODED)
+    is_usual = roles.IMAGE_IN_ROW.has(name) or (roles.LABEL_MAP.has(name) and name.lower() not in ("label", "labels"))
+    return feature.kind == IMAGE or (feature.is_binary and is_usual)
 
 
 def _images(features: Features) -> list[str]:
@@ -201,7 +164,7 @@ def _find_image(features: Features, choices: HubChoices, source: str) -> str:
             raise UserError(f"{source}, column {choices.image} (DATA.TABLE.IMAGE): expected images, found {feature}")
         return choices.image
     others = [name for name in _images(features) if name not in choices.labels]
-    found = _prefer(others, _IMAGES)
+    found = _prefer(others, roles.IMAGE_IN_ROW)
     if len(found) != 1:
         what = f"images in several columns, {', '.join(found)}" if found else f"no column of images: {_show(features)}"
         inside = [name for name, feature in features.items() if _holds_images(feature)]
@@ -218,10 +181,10 @@ def _holds_images(feature: Feature) -> bool:
     return any(part.kind == IMAGE or _holds_images(part) for part in inner)
 
 
-def _prefer(names: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Return the one name that is the first of the words, or all names if there is none."""
-    known = {normalize_heading(name): name for name in reversed(names)}
-    return next(([known[word]] for word in words if word in known), list(names)) if len(names) > 1 else list(names)
+def _prefer(names: Sequence[str], role: roles.Role) -> list[str]:
+    """Return the one name that fits a role best, or all names if none does."""
+    known = role.find_all(names) if len(names) > 1 else []
+    return [names[known[0]]] if known else list(names)
 
 
 def _find_labels(features: Features, has_several: bool, source: str) -> str | None:
@@ -238,8 +201,8 @@ def _find_labels(features: Features, has_several: bool, source: str) -> str | No
         for fit in fits:
             found = [name for name, feature in features.items() if fit(feature, kind)]
             if kind == VALUE:
-                found = [name for name in found if normalize_heading(name) in _LABELS]
-            found = _prefer(found, _LABELS)
+                found = list(filter(roles.LABEL_IN_ROW.has, found))
+            found = _prefer(found, roles.LABEL_IN_ROW)
             if len(found) > 1:
                 raise UserError(
                     f"{source}: labels in several columns, {shorten(', '.join(found), 120)}; choose one with "
@@ -252,19 +215,16 @@ def _find_labels(features: Features, has_several: bool, source: str) -> str | No
 
 def _find_map(features: Features, choices: HubChoices) -> tuple[str, str] | None:
     """Return the columns of images and of their label maps; None unless there are two that differ in name."""
-    images = _images(features)
-    image, label_map = choices.image, choices.labels[0] if choices.labels else None
-    for words in (_MAPS, _IMAGES) if len(images) == 2 and not _has_word(images, _IMAGES) else (_IMAGES, _MAPS):
-        found = _prefer([name for name in images if name not in (image, label_map)], words)
-        if len(found) == 1 and words is _IMAGES and image is None:
-            image = found[0]
-        elif len(found) == 1 and words is _MAPS and label_map is None:
-            label_map = found[0]
+    images, order = _images(features), [roles.IMAGE_IN_ROW, roles.LABEL_MAP]
+    chosen = dict(zip(order, (choices.image, choices.labels[0] if choices.labels else None)))
+    if len(images) == 2 and not any(map(roles.IMAGE_IN_ROW.has, images)):
+        order.reverse()
+    for role in order:
+        found = _prefer([name for name in images if name not in chosen.values()], role)
+        if chosen[role] is None and len(found) == 1:
+            chosen[role] = found[0]
+    image, label_map = chosen.values()
     return None if image is None or label_map is None else (image, label_map)
-
-
-def _has_word(names: Sequence[str], words: Sequence[str]) -> bool:
-    return any(normalize_heading(name) in words for name in names)
 
 
 def _fields(feature: Feature) -> Features:
@@ -274,10 +234,10 @@ def _fields(feature: Feature) -> Features:
     return feature.fields if feature.kind == STRUCT else {}
 
 
-def _find_box(fields: Features) -> str | None:
-    """Return the field of boxes: lists of lists of numbers, by its name."""
-    known = {normalize_heading(name): name for name, feature in fields.items() if _is_boxes(feature)}
-    return next((known[word] for word in _BOXES if word in known), None)
+def _find_box(fields: Features) -> tuple[str, str] | None:
+    """Return the field of boxes, lists of lists of numbers, and how these are written, by its name."""
+    names = [name for name, feature in fields.items() if _is_boxes(feature)]
+    return next(((names[at], form) for form, role in roles.BOXES.items() for at in role.find_all(names)), None)
 
 
 def _is_boxes(feature: Feature) -> bool:
@@ -298,22 +258,24 @@ def _find_objects(features: Features, choices: HubChoices, source: str) -> Objec
             parents = [""]
         else:
             raise UserError(f"{source}, column {parents[0]} (DATA.TABLE.LABELS): no boxes in it, such as a field bbox")
-    found = _prefer(parents, _OBJECTS)
+    found = _prefer(parents, roles.OBJECTS)
     if len(found) != 1:
         what = f"boxes in several columns, {', '.join(found)}" if found else f"no column of boxes: {_show(features)}"
         raise UserError(f"{source}: {shorten(what, 200)}; choose one with DATA.TABLE.LABELS [NAME]")
     parent = found[0]
     fields = _fields(features[parent]) if parent else features
-    box = _find_box(fields) or ""
-    known = {normalize_heading(name): name for name in fields if name != box}
-    lists = {name: known_name for name, known_name in known.items() if parent or fields[known_name].kind == LIST}
-    parts = {part: next((lists[word] for word in words if word in lists), "") for part, words in _PARTS.items()}
+    box, form = _find_box(fields) or ("", "")
+    others = [name for name in fields if name != box and (parent or fields[name].kind == LIST)]
+    parts = {part: _find(role, others) for part, role in _PARTS.items()}
     if not parent and choices.labels:
         parts["label"] = choices.labels[0]
     label = fields[parts["label"]].item if parts["label"] else None
-    columns = {normalize_heading(name): name for name, feature in features.items() if feature.is_whole}
-    sizes = {word: columns.get(word, "") for word in _SIZES}
-    image_id = next((columns[word] for word in _IDS if word in columns), "")
+    whole = [name for name, feature in features.items() if feature.is_whole]
+    sizes = {"height": _find(roles.HEIGHT, whole), "width": _find(roles.WIDTH, whole)}
     names = label.names if label is not None else None
-    form = _BOXES[normalize_heading(box)]
-    return ObjectColumns(parent, box, form, **parts, names=names, **sizes, image_id=image_id)
+    return ObjectColumns(parent, box, form, **parts, names=names, **sizes, image_id=_find(roles.ID_OF_IMAGE, whole))
+
+
+def _find(role: roles.Role, names: Sequence[str]) -> str:
+    known = role.find_all(names)
+    return names[known[0]] if known else ""

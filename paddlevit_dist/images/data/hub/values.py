@@ -38,6 +38,33 @@ class LabelValues(NamedTuple):
         return codes
 
 
+class _LabelCodes(dict[Any, int]):
+    """The code of each label of a type; texts in the order of their first use. An OddData for another value."""
+
+    def __init__(self, feature: Feature) -> None:
+        super().__init__()
+        self._feature, self.texts = feature, dict[str, int]()
+
+    def __missing__(self, value: Any) -> int:
+        names = self._feature.names if self._feature.kind == CLASS else None
+        if value is None or value != value:  # NaN, as pandas writes a missing number
+            return UNKNOWN
+        if isinstance(value, float):
+            if not value.is_integer() or abs(value) > 2**53:
+                raise OddData(f"its labels have {value:g}, expected whole numbers of classes")
+            value = int(value)
+        if not isinstance(value, int | str):
+            raise OddData(f"labels are {shorten(repr(value), 60)}, expected {self._feature}; choose DATA.TABLE.LABELS")
+        if names is not None and isinstance(value, int):
+            if not UNKNOWN <= value < len(names):
+                raise OddData(f"class {value}, expected 0 to {len(names) - 1}, or -1 for none: its names")
+            return self.setdefault(value, value)
+        text = compose(str(value)).strip()
+        is_label = text and not (self._feature.kind == CLASS and isinstance(value, int) and value < 0)
+        self[value] = self.texts.setdefault(text, len(self.texts)) if is_label else UNKNOWN
+        return self[value]
+
+
 def read_labels(files: Sequence[DataFile], path: str, feature: Feature) -> LabelValues:
     """Read the labels of all rows of ``files`` in a column, or in a field of it (``objects.category``).
 
@@ -46,17 +73,16 @@ def read_labels(files: Sequence[DataFile], path: str, feature: Feature) -> Label
     """
     has_lists = feature.kind == LIST
     item = feature.item if has_lists and feature.item is not None else feature
-    coder = _Coder(item)
+    known = _LabelCodes(item)
     lengths, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for data in files:
-        first = 0
         for array in read_arrays(data, path):
             with readable_data(f"{data.path}, column {path}"):
-                numbers, values = _flatten(array) if has_lists else (_count_values(array), array.drop_null())
-            lengths.append(numbers)
-            codes.append(coder.encode(values, f"{data.path}, column {path}, rows {first} to {first + len(array) - 1}"))
-            first += len(array)
-    return LabelValues(np.concatenate(lengths), np.concatenate(codes), coder.texts())
+                own, values = _flatten(array) if has_lists else (_count_values(array), array.drop_null())
+                codes.append(np.fromiter(map(known.__getitem__, values.to_pylist()), np.int64, len(values)))
+            lengths.append(own)
+    is_numbered = item.kind == CLASS and item.names is not None
+    return LabelValues(np.concatenate(lengths), np.concatenate(codes), None if is_numbered else list(known.texts))
 
 
 def read_numbers(files: Sequence[DataFile], path: str, width: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -69,6 +95,8 @@ def read_numbers(files: Sequence[DataFile], path: str, width: int = 0) -> tuple[
     Raises:
         UserError: the column has something else.
     """
+    import pyarrow
+
     lengths, numbers = [np.zeros(0, np.int64)], [np.zeros((0, width) if width else 0)]
     for data in files:
         for array in read_arrays(data, path):
@@ -78,52 +106,40 @@ def read_numbers(files: Sequence[DataFile], path: str, width: int = 0) -> tuple[
                     widths, values = _flatten(values)
                     if (widths != width).any():
                         raise OddData(f"a list of {widths[widths != width][0]} numbers, expected {width}")
-                lengths.append(own)
-                numbers.append(_to_floats(values).reshape((-1, width) if width else -1))
+                if not str(values.type).startswith(("int", "uint", "bool", "half", "float", "double", "dec", "null")):
+                    raise OddData(f"expected numbers, found {shorten(values.type, 60)}")
+                values = values.cast(pyarrow.int8()) if pyarrow.types.is_boolean(values.type) else values
+                values = np.asarray(values.cast(pyarrow.float64(), safe=False).fill_null(np.nan), np.float64)
+            lengths.append(own)
+            numbers.append(values.reshape((-1, width) if width else -1))
     return np.concatenate(lengths), np.concatenate(numbers)
-
-
-def _to_floats(values: Any) -> np.ndarray:
-    import pyarrow
-    from pyarrow import types
-
-    if types.is_null(values.type):
-        return np.full(len(values), np.nan)
-    if types.is_boolean(values.type):
-        values = values.cast(pyarrow.int8())
-    if not (types.is_integer(values.type) or types.is_floating(values.type) or types.is_decimal(values.type)):
-        raise OddData(f"expected numbers, found {shorten(values.type, 60)}")
-    return np.asarray(values.cast(pyarrow.float64(), safe=False).fill_null(np.nan), np.float64)
 
 
 def read_arrays(data: DataFile, path: str) -> Iterator[Any]:
     """Yield the arrays of a column, or of a field of it: of lists, if it is a list of structs or a struct of lists."""
+    import pyarrow
+
     top, field = find_column(path, data.schema.names)
     for (array,) in data.batches([top]):
         array = getattr(array, "storage", array)
         if not field:
             yield array
-            continue
-        with readable_data(f"{data.path}, column {path}"):
-            yield _field_of_list(array, field) if is_list(array.type) else _field(array, field)
+        elif is_list(array.type):  # of structs: lists of a field of these
+            lengths, values = _flatten(array)
+            offsets = pyarrow.array(np.append(0, np.cumsum(lengths.clip(min=0))))
+            parts = _find_field(data, values, path)
+            yield pyarrow.LargeListArray.from_arrays(offsets, parts, mask=pyarrow.array(lengths < 0))
+        else:
+            yield _find_field(data, array, path)
 
 
-def _field(array: Any, name: str) -> Any:
-    kind = array.type
-    names = [kind.field(number).name for number in range(kind.num_fields)]
-    if name not in names:
-        raise OddData(f"it has no field {shorten(name, 60)}, only {shorten(', '.join(names), 80)}")
-    return array.flatten()[names.index(name)]
-
-
-def _field_of_list(array: Any, name: str) -> Any:
-    """Return lists of a field of the structs in lists."""
-    import pyarrow
-
-    lengths, values = _flatten(array)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths.clip(min=0))])
-    mask = pyarrow.array(lengths < 0) if (lengths < 0).any() else None
-    return pyarrow.LargeListArray.from_arrays(pyarrow.array(offsets), _field(values, name), mask=mask)
+def _find_field(data: DataFile, array: Any, path: str) -> Any:
+    name = path.partition(".")[2]
+    fields = [array.type.field(number).name for number in range(array.type.num_fields)]
+    if name not in fields:
+        shown = shorten(", ".join(fields), 80)
+        raise UserError(f"{data.path}, column {path}: it has no field {shorten(name, 60)}, only {shown}")
+    return array.flatten()[fields.index(name)]
 
 
 def _flatten(array: Any) -> tuple[np.ndarray, Any]:
@@ -136,70 +152,8 @@ def _flatten(array: Any) -> tuple[np.ndarray, Any]:
     return np.asarray(lengths).astype(np.int64), array.flatten()
 
 
-def _to_whole(array: Any) -> Any:
-    """Return floating-point numbers as whole numbers; NaN, as pandas writes it, is a missing one."""
-    import pyarrow
-
-    numbers = _to_floats(array)
-    known = np.isfinite(numbers)
-    wrong = numbers[(known & (numbers != np.rint(numbers))) | np.isinf(numbers) | (np.abs(numbers) > 2**53)]
-    if len(wrong):
-        raise OddData(f"its labels have {wrong[0]:g}, expected whole numbers of classes")
-    return pyarrow.array(np.where(known, numbers, 0).astype(np.int64), mask=~known)
-
-
 def _count_values(array: Any) -> np.ndarray:
     return np.asarray(array.is_valid()).astype(np.int64)
-
-
-class _Coder:
-    """Numbers labels of a type; texts in the order of their first use."""
-
-    def __init__(self, feature: Feature) -> None:
-        self._feature = feature
-        self._numbers: dict[str, int] = {}
-
-    def texts(self) -> list[str] | None:
-        return None if self._feature.kind == CLASS and self._feature.names is not None else list(self._numbers)
-
-    def encode(self, array: Any, place: str) -> np.ndarray:
-        """Return a number for each value, int64; -1 for a value that is missing, or the class -1."""
-        import pyarrow
-        from pyarrow import types
-
-        kind = array.type
-        if types.is_null(kind):
-            return np.full(len(array), UNKNOWN, np.int64)
-        if types.is_dictionary(kind):
-            array = array.dictionary_decode()
-            kind = array.type
-        with readable_data(place):
-            if types.is_floating(kind):
-                array = _to_whole(array)
-                kind = array.type
-            if self._feature.kind == CLASS and types.is_integer(kind):
-                return self._check(np.asarray(array.cast(pyarrow.int64()).fill_null(UNKNOWN)), place)
-            if types.is_integer(kind) or types.is_boolean(kind) or str(kind).startswith(("string", "large_string")):
-                is_text = str(kind).startswith(("string", "large_string"))
-                plain = array.cast(pyarrow.large_string()) if is_text else array
-                encoded = plain.dictionary_encode()
-                places = [self._number(value) for value in encoded.dictionary.to_pylist()]
-                indices = np.asarray(encoded.indices.cast(pyarrow.int64()).fill_null(len(places)))
-                return np.array([*places, UNKNOWN], np.int64)[indices]
-        raise UserError(f"{place}: labels are {shorten(kind, 60)}, expected {self._feature}; choose DATA.TABLE.LABELS")
-
-    def _check(self, codes: np.ndarray, place: str) -> np.ndarray:
-        names = self._feature.names
-        if names is None:
-            return np.array([UNKNOWN if code < 0 else self._number(code) for code in codes.tolist()], np.int64)
-        if len(codes) and not UNKNOWN <= codes.min() <= codes.max() < len(names):
-            wrong = codes[(codes < UNKNOWN) | (codes >= len(names))][0]
-            raise UserError(f"{place}: class {wrong}, expected 0 to {len(names) - 1}, or -1 for none: its names")
-        return codes
-
-    def _number(self, value: Any) -> int:
-        text = compose(str(value)).strip()
-        return self._numbers.setdefault(text, len(self._numbers)) if text else UNKNOWN
 
 
 def read_class_columns(files: Sequence[DataFile], columns: Sequence[str]) -> np.ndarray:

@@ -8,10 +8,11 @@ import numpy as np
 from PIL import Image
 
 from ....core.registry.manifest import BOX_LABELS
+from ....core.runtime.column_roles import CXCYWH, XYWH, XYXY
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ...data.data_warnings import DataWarnings
-from ...data.hub.columns import CENTERS, CORNERS, SIDES, HubChoices, ObjectColumns
+from ...data.hub.columns import HubChoices, ObjectColumns
 from ...data.hub.hub_images import HubImages, find_labels
 from ...data.hub.opening import (
     LAYOUT,
@@ -132,7 +133,7 @@ def _read_source(opened: HubSplit, store: HubStore, turned: bool | None, place: 
     numbers = _read_column(files, objects.image_id, kept)
     is_unique = bool(objects.image_id) and len(np.unique(numbers)) == len(numbers) and numbers.min() >= 0
     images["id"] = numbers if is_unique else np.arange(1, len(kept) + 1)
-    if objects.form == SIDES:
+    if objects.form == XYWH:
         require_sides(f"{place}: bbox", rows["box"], sizes[owners])
     low, high, limits = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:], sizes[owners][:, ::-1]
     has_no_area = (rows["box"][:, 2:] <= 0).any(axis=1)
@@ -151,9 +152,9 @@ def _read_boxes(files: list[DataFile], objects: ObjectColumns) -> tuple[np.ndarr
     if not np.isfinite(boxes).all():
         row = int(np.repeat(np.arange(len(lengths)), lengths)[~np.isfinite(boxes).all(axis=1)][0])
         raise UserError(f"{files[0].path}: row {row} of its split has a box that is not four numbers")
-    if objects.form == CORNERS:
+    if objects.form == XYXY:
         boxes[:, 2:] -= boxes[:, :2]
-    elif objects.form == CENTERS:
+    elif objects.form == CXCYWH:
         boxes[:, :2] -= boxes[:, 2:] / 2
     rows = np.zeros(len(boxes), OBJECT)
     rows["box"], rows["area"] = boxes, boxes[:, 2] * boxes[:, 3]

@@ -3,7 +3,6 @@
 import pytest
 from support.refusals import refusal_of
 
-from paddlevit_dist.core.runtime import tables
 from paddlevit_dist.core.runtime.tables import find_separator, iterate_rows
 
 
@@ -51,11 +50,3 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, content, told):
     if content is not None:
         path.write_bytes(content)
     assert refusal_of(lambda: list(iterate_rows(str(path), find_separator(str(path))))) == f"{path} {told}"
-
-
-@pytest.mark.parametrize(
-    ("heading", "word"),
-    [("Image ID", "image_id"), ("GROUP", "group"), (" file-name ", "file_name"), ("--", ""), ("a", "a")],
-)
-def test_headings_are_words_in_small_letters(heading, word):
-    assert tables.normalize_heading(heading) == word

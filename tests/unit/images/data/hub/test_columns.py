@@ -4,7 +4,8 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS, TAG_LABELS
-from paddlevit_dist.images.data.hub.columns import CORNERS, SIDES, HubChoices, choose_columns, find_contents
+from paddlevit_dist.core.runtime.column_roles import XYWH, XYXY
+from paddlevit_dist.images.data.hub.columns import HubChoices, choose_columns, find_contents
 from paddlevit_dist.images.data.hub.features import CLASS, IMAGE, LIST, STRUCT, VALUE, Feature
 
 PICTURE, KIND, TEXT, WHOLE = (
@@ -74,9 +75,9 @@ def test_objects_are_lists_in_a_struct_or_structs_in_a_list_or_columns():
     for objects in (Feature(STRUCT, fields=fields), of_structs):
         features = {"image": PICTURE, "width": WHOLE, "height": WHOLE, "image_id": WHOLE, "objects": objects}
         found = choose(features, BOX_LABELS).objects
-        assert found[:4] == ("objects", "bbox", SIDES, "category") and found.names == ("a", "b")
+        assert found[:4] == ("objects", "bbox", XYWH, "category") and found.names == ("a", "b")
         assert (found.crowd, found.area, found.height, found.image_id) == ("iscrowd", "", "height", "image_id")
         assert find_contents(features) == BOX_LABELS
     flat = {"image": PICTURE, "label": Feature(LIST, item=TEXT), "xyxy": BOXES}
     found = choose(flat, BOX_LABELS).objects
-    assert found[:4] == ("", "xyxy", CORNERS, "label") and found.names is None
+    assert found[:4] == ("", "xyxy", XYXY, "label") and found.names is None

@@ -62,6 +62,7 @@ def load_weights(
     allow_unused: bool = False,
     part: str | None = None,
     class_names: ClassNames | None = None,
+    follows: bool = False,
 ) -> LoadReport:
     """Copy weights into ``model``, in the model's dtype. If an error is raised, the model is unchanged.
 
@@ -80,6 +81,8 @@ def load_weights(
         allow_unused: with ``strict``, entries of the source may be unused.
         part: the entry to use in a source with several, such as "model_ema".
         class_names: names by which the classifier's rows are matched; None: rows are copied in order.
+        follows: whether the classifier may be made anew, to read what the source's does (``Model.follow_source``): for
+            a model whose parameters nothing has listed yet.
 
     Returns:
         What happened to each parameter.
@@ -93,12 +96,13 @@ def load_weights(
     if _needs_base(model, weights):
         weights, base = _complete(model, weights, keep=strict and has_factors)
     named = name_for(model, weights)
+    followed = as_model(model).follow_source(named.state) if follows else []
     whole = {} if class_names else model.state_dict()
     state = keep_named_rows(as_model(model), weights.class_names, named.state, whole)
     if has_factors and base is None:
         place = str(source) if is_fetched(source) else os.path.abspath(weights.name)
         base = describe_base(place, part, weights, state, list_targets(model, state).keys() & state)
-    report = LoadReport(source=weights.name, origin=named.origin, notices=[*weights.notices, *named.notices])
+    report = LoadReport(source=weights.name, origin=named.origin, notices=[*weights.notices, *named.notices, *followed])
     report.trained_size = find_trained_size(Path(weights.name))
     report.base = base if has_factors else None  # checkpoints of other models are whole
     values = _plan(model, state, report, class_names)

@@ -126,7 +126,8 @@ def load_evaluated_weights(run: Trainer, model: paddle.nn.Layer) -> tuple[str | 
     samples = run.eval_dataset
     names = find_class_names(task, samples, str(source)) if samples.labeled else None
     names = names and names._replace(is_evaluated=True)
-    report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part, class_names=names)
+    options: dict[str, Any] = {"allow_unused": is_partial, "part": part, "class_names": names}
+    report = load_weights(model, source, strict=True, follows=True, **options)
     lines += [*compare_classes(diff, samples, names, report), *diff.files(config.DATA.SPLIT, samples)]
     if report.outputs and isinstance(task, ClassifierTask):
         task.evaluated_classes = report.outputs

@@ -314,7 +314,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
         if has_classes:  # only the weights know their number
             load_meta(task, source.learned._replace(num_classes=num_classes))
     model = prepare(task.build_model(num_classes))
-    report = load_weights(model, weights, strict=True)
+    report = load_weights(model, weights, strict=True, follows=True)
     accelerate(model)
     model.eval()
     return model, report

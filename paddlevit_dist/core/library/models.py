@@ -169,7 +169,7 @@ def _load_pretrained(
     trained_classes = count_classes(model, weights)
     if num_classes is None and trained_classes not in (None, model_factory.default_classes(registered)):
         model = model_factory.create_model(registered, trained_classes, image_size, **options)
-    report = load_weights(model, weights, strict=num_classes in (None, trained_classes))
+    report = load_weights(model, weights, strict=num_classes in (None, trained_classes), follows=True)
     require_trained(report, remedy="load a part of them with load_weights")
     model.eval()
     model.made_of = registered, str(source)

@@ -279,6 +279,13 @@ class Model(nn.Layer):
         """Return log lines about weights that ``key_maps[naming]`` renamed to ``state``."""
         return []
 
+    def follow_source(self, state: Mapping[str, np.ndarray]) -> list[str]:
+        """Make a classifier that reads what the classifier in ``state`` reads, where its shape tells; return log lines.
+
+        Called before weights are compared with the network; ``state`` has its names and its layout of Linear weights.
+        """
+        return []
+
     def list_license_notices(self, naming: str) -> list[str]:
         """Return log lines about the license of weights that were published under the names of ``key_maps[naming]``."""
         return []

@@ -170,7 +170,7 @@ def _load_foreign_weights(
         parts = make_segmenter_parts(source, name, input_size(model), num_classes)
     is_named = kind == CLASS_LABELS or detection is not None or ":" in name
     classes = find_class_names(path, num_classes) if is_named else {}
-    report = load_weights(model, weights, strict=True)
+    report = load_weights(model, weights, strict=True, follows=True)
     facts = {**describe_model(name, str(weights.name), model, parts and parts[1]), "report": report.summary()}
     facts.update(classes)
     if kind == KEYPOINT_LABELS and detection is None:

@@ -159,7 +159,7 @@ def _load_registered(
     outline = build_outline(lambda: create_model(name, num_classes=1, **options))
     state = read_weights(weights)
     model = create_model(name, num_classes=count_classes(outline, state) or num_classes, **options)
-    report = load_weights(model, state, strict=True)
+    report = load_weights(model, state, strict=True, follows=True)
     first_convolutions = [key for key in report.resized if len(report.shapes[key][1] or ()) == 4]
     if in_channels != RGB and any((report.shapes[key][0] or (0, 0))[1] == RGB for key in first_convolutions):
         return _load_registered(name, weights, num_classes, image_size, RGB)

@@ -5,7 +5,7 @@ al., DeiT, 2021.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -203,13 +203,35 @@ class VisionTransformer(Classifier):
         return {} if self.config.is_extended else {"model_type": ("vit", "deit"), **facts}
 
     def forward_features(self, x):
-        """Compute the input of the classifier, (batch, embed_dim), from images (batch, channels, height, width)."""
+        """Compute the input of the classifier from images (batch, channels, height, width).
+
+        (batch, embed_dim), or (batch, 2 * embed_dim) with pool "token_and_average".
+        """
         if self.config.pool == "token":
             return self.norm(self.first_tokens(x)[:, 0])  # normalizing only the token that is read
         tokens = self.tokens(x)
         if self.config.pool == "attention":
             return self.attn_pool(tokens)
+        if self.config.pool == "token_and_average":
+            return paddle.concat([tokens[:, 0], tokens[:, self.num_prefix_tokens :].mean(axis=1)], axis=1)
         return self.fc_norm(tokens[:, self.num_prefix_tokens :].mean(axis=1))
+
+    def new_classifier(self, num_classes: int) -> nn.Layer:
+        """Make the last layer, from all that is pooled."""
+        return linear((1 + (self.config.pool == "token_and_average")) * self.embed_dim, num_classes)
+
+    def follow_source(self, state: Mapping[str, Any]) -> list[str]:
+        """Read what the classifier of ``state`` does: of DINOv2's, the class token next to the mean of the patches.
+
+        Source: transformers, ``Dinov2ForImageClassification``; the linear heads of DINOv2's authors.
+        """
+        norm, weight = state.get("norm.weight"), state.get("head.weight")
+        is_read = self.num_classes > 0 and self.config.pool == "token" and norm is not None and weight is not None
+        if not is_read or norm.shape != (self.embed_dim,) or weight.shape[:1] != (2 * self.embed_dim,):
+            return []
+        self.config = replace(self.config, pool="token_and_average")
+        self.reset_classifier(self.num_classes)
+        return ["the classifier reads the class token and the mean of the patches, as its weights tell"]
 
     def tokens(self, x):
         """Compute all tokens (batch, prefix tokens + patches, embed_dim), normalized unless pooled first."""

@@ -39,7 +39,8 @@ class ViTConfig:
         class_token, registers: learned tokens in front of the patches: one, and how many behind it.
         positions: "all" tokens have a learned position, or "patches", or None.
         patch_bias: of the embedding of patches.
-        pool: what the classifier reads: the first "token", the "average" of the patches, or "attention" to all tokens.
+        pool: what the classifier reads: the first "token", the "average" of the patches, "token_and_average" side by
+            side, or "attention" to all tokens.
         pool_norm, pre_norm: the norm follows that average, not the last block; a norm precedes the first block.
         in_channels: of the images.
         dropout, attention_dropout: rates after products and on attention weights.
@@ -121,8 +122,8 @@ class ViTConfig:
             if (value := getattr(self, name)) not in words:
                 expected = ", ".join("null" if word is None else word for word in words)
                 raise UserError(f"option {name} '{value}' is not known: expected one of {expected}")
-        if self.pool == "token" and not self.class_token:
-            raise UserError("option pool 'token' needs the class token: set class_token, or take 'average'")
+        if self.pool in ("token", "token_and_average") and not self.class_token:
+            raise UserError(f"option pool '{self.pool}' needs the class token: set class_token, or take 'average'")
         if self.pool_norm and self.pool != "average":
             raise UserError(f"option pool_norm is for pool 'average', not '{self.pool}'")
         if self.rotary is not None and self.head_dim % 4:
@@ -164,7 +165,7 @@ class QuickGELU(nn.Layer):
 _ACTIVATIONS = {"gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU(approximate=True), "quick_gelu": QuickGELU}
 #: values of the options that are words
 _WORDS: dict[str, Sequence[str | None]] = {
-    "pool": ("token", "average", "attention"),
+    "pool": ("token", "average", "token_and_average", "attention"),
     "positions": ("all", "patches", None),
     "resampling": (BICUBIC, ANTIALIASED, OFFSET),
     "gate": (None, PACKED, SEPARATE),

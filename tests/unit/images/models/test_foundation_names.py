@@ -1,8 +1,10 @@
 """Names that transformers gives the parameters of foundation backbones."""
 
 import numpy as np
+import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.images.models.foundation_names import FOUNDATION
 from paddlevit_dist.images.models.vit import VisionTransformer
@@ -67,3 +69,45 @@ def test_first_position_beside_registers_is_the_class_tokens_only_without_a_tabl
     ours = TO_OURS({**state, "layernorm.weight": np.ones(4)})
     np.testing.assert_array_equal(ours["pos_embed"], tokens[None, (0 if is_table else 1) :])
     assert ours["cls_token"].max() == 100 and ours["cls_token"].shape == (1, 1, 4)
+
+
+def _make_dinov2_classifier(registers: int, num_classes: int) -> tuple[VisionTransformer, dict[str, np.ndarray]]:
+    """A network without a classifier, and its weights with a classifier of twice its width."""
+    paddle.seed(5)
+    options = {"image_size": 28, "patch_size": 14, "embed_dim": 8, "depth": 1, "num_heads": 2, "init_values": 1.0}
+    body = VisionTransformer(num_classes=0, registers=registers, **options)
+    state = {f"backbone.{name}": value.numpy() for name, value in body.state_dict().items()}
+    rng = np.random.default_rng(0)
+    state["head.weight"] = rng.standard_normal((16, num_classes)).astype("f4")
+    state["head.bias"] = rng.standard_normal(num_classes).astype("f4")
+    return body, {name.removeprefix("backbone."): value for name, value in state.items()}
+
+
+@pytest.mark.parametrize("registers", [0, 3])
+def test_a_classifier_of_twice_the_width_reads_class_token_and_mean_patch(registers):
+    body, state = _make_dinov2_classifier(registers, num_classes=3)
+    whole = VisionTransformer(
+        num_classes=3,
+        registers=registers,
+        **{name: getattr(body.config, name) for name in ("embed_dim", "depth", "num_heads", "init_values")},
+        image_size=28,
+        patch_size=14,
+    )
+    report = load_weights(whole, state, strict=True, follows=True)
+    images = paddle.to_tensor(np.random.default_rng(1).standard_normal((2, 3, 28, 28)).astype("f4"))
+    tokens = body.tokens(images).numpy()
+    pooled = np.concatenate([tokens[:, 0], tokens[:, 1 + registers :].mean(1)], 1)
+    np.testing.assert_allclose(whole(images).numpy(), pooled @ state["head.weight"] + state["head.bias"], atol=1e-5)
+    assert any("class token and the mean of the patches" in line for line in report.notices)
+
+
+def test_only_where_it_may_is_a_classifier_made_anew():
+    _, state = _make_dinov2_classifier(0, num_classes=3)
+    options = {"image_size": 28, "patch_size": 14, "depth": 1, "num_heads": 2, "init_values": 1.0}
+    model = VisionTransformer(num_classes=3, embed_dim=8, **options)
+    before = model.head.weight
+    assert {"head.weight", "head.bias"} <= set(load_weights(model, state).reinitialized)  # as in a training
+    assert model.head.weight is before and model.config.pool == "token"
+    assert VisionTransformer(num_classes=3, embed_dim=16, **options).follow_source(state) == []  # of another width
+    with pytest.raises(UserError, match="pool 'token_and_average' needs the class token"):
+        VisionTransformer(embed_dim=8, pool="token_and_average", class_token=False, **options)

@@ -172,6 +172,13 @@ def find_hub_maps(root: str, shown: str) -> list[DatasetGuess]:
 
 def find_hub_images(root: str, shown: str) -> list[DatasetGuess]:
     """Return the dataset of images in data files for tasks without labels, if no image is in a file; usually none."""
+    if is_repository(root):
+
+        def find(folder: str) -> list[DatasetGuess]:
+            images = DatasetGuess("unlabeled", one_line(f"{folder} has images"))
+            return find_hub_images(folder, folder) or [images]
+
+        return guess_repository(root, find)
     if has_image(os.path.abspath(os.path.expanduser(root))):
         return []
     return [found for found in _find_hub_only(root, NO_LABELS) if found.dataset == "hub"]

@@ -243,6 +243,8 @@ def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
     """Return what ``tasks.dataset.require_folder`` does; a ``UserError`` also says what reads a table."""
     if data_path is not None and os.fspath(data_path).lower().endswith(TABLE_SUFFIXES) and os.path.isfile(data_path):
         raise UserError(f"{data_path} is a file, not a folder: if it is a table of labels, add -dataset=table")
+    if os.fspath(data_path or "").startswith("hf:"):
+        raise UserError(f"data path {data_path}: remove -dataset={dataset}: what the repository has decides")
     return dataset_base.require_folder(data_path, dataset, layout)
 
 

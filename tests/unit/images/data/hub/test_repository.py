@@ -80,6 +80,10 @@ def test_class_folders_open_as_a_folder(remote):
     )
     assert len(train) == len(val) == 10 and train.class_names == ["a", "b"]
     assert fetched(remote) == {*kinds, "README.md"}
+    values = load(["-cfg=mae_vit_base_patch16_224", "-data_path=hf:me/pets"], "vit_digits").values.DATA
+    assert values.DATASET == "folder" and values.DATA_PATH.endswith("a" * 40)
+    with pytest.raises(UserError, match="^data path hf:me/pets: remove -dataset=folder"):
+        open_dataset("scratch_folder", "train", data_path="hf:me/pets", dataset="folder")
 
 
 def test_shards_of_tars_are_found(remote):

@@ -10,7 +10,7 @@ import pytest
 from support import registrations
 from support.processes import run_together
 
-from paddlevit_dist import Trainer
+from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.core import settings as config
 from paddlevit_dist.core.distributed import world_size
 from paddlevit_dist.core.registry.register import register_task
@@ -145,7 +145,19 @@ class StagedWithNorm(Staged):
     norm = paddle.nn.BatchNorm1D
 
 
-KINDS = {"staged": Staged, "staged_with_norm": StagedWithNorm}
+class OwnStep(Staged):
+    """Freezes in its step what no rate does."""
+
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
+        return [{"names": [name for name, _ in model.named_parameters()]}]
+
+    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
+        for parameter in getattr(model, "_layers", model).body.parameters():
+            parameter.stop_gradient = step.epoch == 2
+        return super().train_step(model, batch, step)
+
+
+KINDS = {"own_step": OwnStep, "staged": Staged, "staged_with_norm": StagedWithNorm}
 
 
 @registrations.forgotten()
@@ -173,6 +185,15 @@ def train_in_parts(output: str, *arguments: str) -> dict[str, np.ndarray]:
     for end in ("1", "4", "7"):
         train(output, *arguments, f"-stop_after_epoch={end}", "-resume=auto")
     return train(output, *arguments, "-resume=auto")
+
+
+def find_refusal(output: str, *arguments: str) -> str:
+    """The message of the UserError that ends a run."""
+    try:
+        train(output, *arguments)
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 ADAMW = ("TRAIN.OPTIMIZER.NAME", "AdamW", "TRAIN.OPTIMIZER.EPS", "1e-8", "TRAIN.OPTIMIZER.BETAS", "(0.9, 0.999)")
@@ -216,6 +237,10 @@ def test_two_processes_learn_as_a_plain_loop_does(expected, tmp_path):
     local = "TRAIN.BATCH_NORM", "local", "VALIDATE_FREQ", str(EPOCHS), "-stop_after_epoch=7"
     runs["local"] = (f"{module}:train", (*WITH_NORM, *local))
     calls = {name: (target, (str(tmp_path / name), *words)) for name, (target, words) in runs.items()}
-    for name, ranks in run_together(calls).items():
+    calls["own"] = f"{module}:find_refusal", (str(tmp_path / "own"), "TASK", "own_step", *ADAMW)
+    results = run_together(calls)
+    for message in results.pop("own"):
+        assert "OwnStep.train_step" in message and "body.weight and 1 more" in message
+    for name, ranks in results.items():
         for found in ranks if name != "local" else ():
             require_equal(found, expected[runs[name][1][1]])

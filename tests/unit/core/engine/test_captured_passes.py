@@ -250,6 +250,15 @@ def test_passes_are_captured_anew_where_other_layers_learn(on_host):
     require_equal(found, train(False, **options))
 
 
+@pytest.mark.parametrize("skipped", [2, 3])
+def test_a_step_that_is_not_finite_where_layers_are_thawed_is_skipped_also_in_flight(skipped):
+    options = {"rate": lambda step: None if step.update < 3 else 0.05, "skipped": skipped}
+    plain = train(False, on_host=True, **options)
+    require_equal(train(False, on_host=False, **options), plain)
+    with recorded_graphs():
+        require_equal(train(True, on_host=False, **options), plain)
+
+
 def test_a_device_without_graphs_runs_as_ever():
     found = train(True)
     assert found[2] == ["passes are not captured (TRAIN.CAPTURE): only CUDA GPUs have graphs"]

@@ -38,35 +38,19 @@ class BackboneModelCheck(TaskAspect, ModelChecking):
 
 
 class BackboneGrouping(TaskAspect, ParameterGrouping):
-    """Gives the backbone its learning rate, and chooses which parameters decay."""
+    """Gives the backbone its learning rate."""
 
     task: BackboneTask
 
-    def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
-        """Return whether TRAIN.WEIGHT_DECAY applies: not to biases, norms and what the model exempts, unless to all."""
-        if self.task.config.TRAIN.DECAY_ALL_PARAMETERS:
-            return True
-        return len(parameter.shape) > 1 and name not in exempt
-
     def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
-        """Group the trainable parameters by learning rate (backbone or rest) and weight decay."""
-        decay, factor = self.task.config.TRAIN.WEIGHT_DECAY, self.task.config.TRAIN.BACKBONE_LR_FACTOR
-        exempt = set(as_model(model).no_weight_decay())
-        groups: dict[tuple[bool, bool], list[str]] = {}
-        for name, parameter in model.named_parameters():
-            if not parameter.stop_gradient:
-                kind = name.startswith(_BACKBONE), self.decays(name, parameter, exempt)
-                groups.setdefault(kind, []).append(name)
-        later = self.task.config.TRAIN.BACKBONE_WARMUP_STEPS
-        return [
-            {
-                "names": names,
-                "weight_decay": decay if decays else 0.0,
-                "learning_rate": factor if is_slow else 1.0,
-                "second_warmup": later if is_slow else None,
-            }
-            for (is_slow, decays), names in groups.items()
-        ]
+        """Group the parameters by learning rate, backbone or rest; all decay with TRAIN.DECAY_ALL_PARAMETERS."""
+        train = self.task.config.TRAIN
+        groups: dict[bool, list[str]] = {True: [], False: []}
+        for name, _ in model.named_parameters():
+            groups[name.startswith(_BACKBONE)].append(name)
+        slow = {"learning_rate": train.BACKBONE_LR_FACTOR, "second_warmup": train.BACKBONE_WARMUP_STEPS}
+        decay = {"weight_decay": train.WEIGHT_DECAY} if train.DECAY_ALL_PARAMETERS else {}
+        return [{"names": groups[True], **slow, **decay}, {"names": groups[False], **decay}]
 
 
 class BackboneRecomputation(TaskAspect, Recomputable):

@@ -91,11 +91,12 @@ def complete_groups(
         own, later = [parameters[name] for name in names], group.get("second_warmup") or 0
         for parameter in own:
             parameter.stop_gradient = False
-        completed.append({**group, "names": names, "rate": None})
+        factor = 1.0 if callable(rate) else rate
+        completed.append({**group, "names": names, "learning_rate": factor, "rate": None})
         if callable(rate) or later:
             function = rate if callable(rate) else second_course(later)
             rates.append(GroupRate(function, names, own, may_freeze=callable(rate)))
-            completed[-1].update(rate=rates[-1], learning_rate=1.0 if callable(rate) else rate)
+            completed[-1]["rate"] = rates[-1]
     left = [name for name, parameter in parameters.items() if not parameter.stop_gradient and name not in named]
     for name in left:
         parameters[name].stop_gradient = True

@@ -1,13 +1,12 @@
 """What a log says of detection, what ``doctor`` and checkpoints compare, and which parameters decay."""
 
 import numpy as np
-import paddle
 
 from ...core.runtime.printing import one_line
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.protocols import Checkable, CheckpointMatching
-from ..backbone_aspects import BackboneGrouping, BackboneLog
+from ..backbone_aspects import BackboneLog
 from .data.samples import DetectionSample, DetectionSamples
 from .task import Detection
 
@@ -54,13 +53,3 @@ class BoxMatching(TaskAspect, CheckpointMatching):
         if name in self.task.turned:
             return f"set DATA.EXIF_ROTATE {str(trained_value).lower()} to read images as in training"
         return super().mismatch_hint(name, trained_value)
-
-
-class BoxGrouping(BackboneGrouping):
-    """Gives the backbone its learning rate; norms and biases may decay."""
-
-    task: Detection
-
-    def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
-        """Return whether a parameter has weight decay."""
-        return self.task.config.TRAIN.DECAY_ALL_PARAMETERS or super().decays(name, parameter, exempt)

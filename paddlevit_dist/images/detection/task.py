@@ -61,7 +61,6 @@ class Detection(BackboneTask):
         "Drawable": ".drawn_samples:BoxDrawing",
         "Exportable": ".export:BoxExport",
         "LogContributor": ".checks:BoxLog",
-        "ParameterGrouping": ".checks:BoxGrouping",
         "Predictable": ".prediction:BoxPrediction",
         "Reportable": ".figures:BoxFigures",
     }

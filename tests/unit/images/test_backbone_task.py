@@ -11,6 +11,7 @@ from support.files.label_map_layouts import yolo_outlines
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.engine.optimizer import complete_groups
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.model import Model
@@ -166,7 +167,9 @@ class Net(Model):
 
 def test_a_backbone_has_its_rate_and_biases_do_not_decay(refuse):
     task = make("TRAIN.WEIGHT_DECAY=0.25", "TRAIN.BACKBONE_LR_FACTOR=0.125")
-    groups = get_aspect(task, ParameterGrouping).parameter_groups(Net())
+    net = Net()
+    groups = get_aspect(task, ParameterGrouping).parameter_groups(net)
+    groups, _ = complete_groups(groups, net, 0.25, set(), None, print)
     assert sorted((sorted(group["names"]), group["weight_decay"], group["learning_rate"]) for group in groups) == [
         (["backbone.bias"], 0.0, 0.125),
         (["backbone.weight"], 0.25, 0.125),

@@ -9,7 +9,7 @@ from support.trainings import small_detections
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings as config
-from paddlevit_dist.core.engine.optimizer import OptimizerState, build_optimizer
+from paddlevit_dist.core.engine.optimizer import OptimizerState, build_optimizer, complete_groups
 from paddlevit_dist.core.runtime import paddle_versions
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.protocols import (
@@ -202,20 +202,20 @@ def test_all_ranks_have_the_side_of_an_update():
 # ---- parameters ----------------------------------------------------------------------------------------------------
 
 
+def list_groups(values, model):
+    groups = get_aspect(small_detections.Watched(values), ParameterGrouping).parameter_groups(model)
+    return complete_groups(groups, model, values.TRAIN.WEIGHT_DECAY, set(), None, print)[0]
+
+
 def test_the_backbone_learns_at_its_rate_and_all_parameters_decay(trainer):
     values = settings("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
-    groups = get_aspect(small_detections.Watched(values), ParameterGrouping).parameter_groups(trainer.model)
+    groups = list_groups(values, trainer.model)
     rates = {name: (group["learning_rate"], group["weight_decay"]) for group in groups for name in group["names"]}
     assert set(rates) == {name for name, p in trainer.model.named_parameters() if not p.stop_gradient}
     for name, (rate, decay) in rates.items():
         assert (rate, decay) == (0.1 if name.startswith("backbone.") else 1.0, 0.02)
-    some = small_detections.Watched(settings("TRAIN.DECAY_ALL_PARAMETERS", "False", "TRAIN.WEIGHT_DECAY", "0.02"))
-    still = {
-        name
-        for g in get_aspect(some, ParameterGrouping).parameter_groups(trainer.model)
-        if g["weight_decay"] == 0
-        for name in g["names"]
-    }
+    some = settings("TRAIN.DECAY_ALL_PARAMETERS", "False", "TRAIN.WEIGHT_DECAY", "0.02")
+    still = {name for g in list_groups(some, trainer.model) if g["weight_decay"] == 0 for name in g["names"]}
     assert {name for name, p in trainer.model.named_parameters() if len(p.shape) == 1 and p.trainable} <= still
 
 
@@ -224,7 +224,7 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
     frozen.stop_gradient = True
     try:
         values = settings("TRAIN.OPTIMIZER.NAME", "AdamW")
-        groups = get_aspect(small_detections.Watched(values), ParameterGrouping).parameter_groups(trainer.model)
+        groups = list_groups(values, trainer.model)
         optimizer = build_optimizer(values.TRAIN.OPTIMIZER, trainer.model, groups, 0.1)
         paddle_versions.create_accumulators(optimizer)
         state = OptimizerState(optimizer, trainer.model).tensors()

@@ -17,6 +17,7 @@ from support.trainings.updates import waits_of_an_update
 
 from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine.optimizer import complete_groups
 from paddlevit_dist.core.losses import dice_losses, row_lovasz_softmax
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
@@ -340,6 +341,7 @@ def test_the_backbone_learns_at_its_rate_and_norms_do_not_decay():
     task, _ = build_task("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
     model = task.build_model()
     groups = get_aspect(task, ParameterGrouping).parameter_groups(model)
+    groups, _ = complete_groups(groups, model, task.config.TRAIN.WEIGHT_DECAY, set(), None, print)
     rates = {name: (group["learning_rate"], group["weight_decay"]) for group in groups for name in group["names"]}
     learning = {name: parameter for name, parameter in model.named_parameters() if not parameter.stop_gradient}
     assert set(rates) == set(learning)

@@ -4,7 +4,7 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
-from paddlevit_dist.core.engine.optimizer import decay_groups, layer_decay_groups
+from paddlevit_dist.core.engine.optimizer import complete_groups, decay_groups, layer_decay_groups
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.protocols import ParameterGrouping
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
@@ -20,7 +20,8 @@ def group(name, *words):
     task = SemanticSegmentation(settings.load([*WORDS, "MODEL.NAME", name, *words]).values)
     task.num_classes = 3
     model = task.build_model()
-    return get_aspect(task, ParameterGrouping).parameter_groups(model), model
+    groups = get_aspect(task, ParameterGrouping).parameter_groups(model)
+    return complete_groups(groups, model, 0.2, set(), None, print)[0], model
 
 
 def test_blocks_have_a_rate_of_their_own():

@@ -224,6 +224,22 @@ def test_images_of_the_split_are_scored_with_or_without_rows_of_others(tmp_path)
         score(str(found), str(truth), split="own")
 
 
+@pytest.mark.parametrize(
+    ("words", "scored"),
+    [
+        ("val test train", ["a.png"]),
+        ("train test val", ["c.png"]),
+        ("test train test", ["a.png", "c.png"]),  # without val, test is what is scored
+        ("val train val", ["a.png", "c.png"]),
+    ],
+)
+def test_the_split_that_is_scored_is_val_or_test_where_none_is_val(tmp_path, words, scored):
+    rows = [f"{name}.png,cat,{word}" for name, word in zip("abc", words.split())]
+    (tmp_path / "truth.csv").write_text("\n".join(["image,label,split", *rows, "d.png,dog,train"]))
+    (tmp_path / "found.csv").write_text("image,class\na,cat\nb,cat\nc,cat\nd,dog\n")
+    assert score(str(tmp_path / "found.csv"), str(tmp_path / "truth.csv")).names == scored
+
+
 def test_scores_of_all_ranked_classes_give_the_loss(tmp_path):
     truth, found = tmp_path / "truth.csv", tmp_path / "found.csv"
     truth.write_text("image,label\na.png,cat\nb.png,dog\n")

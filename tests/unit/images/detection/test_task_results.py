@@ -252,6 +252,22 @@ def test_an_evaluation_step_keeps_a_record_of_each_image(trainer):
     assert get_aspect(task, Reportable).figures(TransformedDataset(), list(enumerate(records)), trainer.model) == []
 
 
+@pytest.mark.parametrize(("threshold", "found"), [(0.25, ["circle 1"]), (0.3, ["circle 1"]), (0.35, [""])])
+def test_rates_of_an_image_count_its_results_from_the_threshold_of_the_settings(trainer, threshold, found):
+    """Of one object, which a result of score 0.3 covers."""
+    task, dataset = make_task(settings("DETECTION.SCORE_THRESHOLD", str(threshold))), trainer.datasets["val"].dataset
+    task.class_names, task.evaluated = trainer.task.class_names, dataset
+    truth = dataset.annotations(0)
+    truth = truth._replace(
+        **{name: getattr(truth, name)[:1] for name in ("boxes", "labels", "areas", "is_crowd", "ids")}
+    )
+    metrics = task.build_metrics()
+    metrics.images = None
+    metrics.update(0, truth, DetectedObjects(truth.boxes, np.array([0.3], np.float32), truth.labels))
+    columns = metrics.scores.columns(metrics.to_arrays(metrics.per_sample()))
+    assert columns["truth"] == ["circle 1"] and columns["prediction"] == found
+
+
 def test_what_the_log_and_checks_of_labels_take_from_samples(trainer):
     task, samples = trainer.task, trainer.datasets["train"]
     assert describe_samples(task, samples) == samples.dataset.summary()

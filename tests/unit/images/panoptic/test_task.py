@@ -11,6 +11,7 @@ from support.refusals import refusal_of
 from support.trainings import small_panoptic
 
 from paddlevit_dist.core import settings
+from paddlevit_dist.core.settings.table import get_value
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, Exportable, Predictable, Reportable
@@ -326,6 +327,7 @@ def test_an_exported_function_is_evaluated_as_the_network():
     task, samples = opened()
     aspect = get_aspect(task, Exportable)
     parts = aspect.export_parts()
+    assert get_value(task.config, aspect.image_size_key) == [*parts.size]  # the key that sets another size
     assert parts.size == (32, 32) and parts.output_names == ("classes", "masks")
     assert parts.example["input"].shape == (1, 3, 32, 32) and parts.about["things"] == task.is_thing
     model = aspect.evaluated_model(aspect.exported_model(ColorQueries()))

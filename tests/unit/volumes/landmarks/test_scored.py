@@ -322,6 +322,12 @@ def test_a_folder_without_landmarks_and_a_truth_without_positions_are_refused(tm
         score(str(tmp_path / "found.csv"), truth, "the truth")
 
 
+@pytest.mark.parametrize("file", ["a.nii.gz", "x/a.NII.GZ", "a.Nii", "a.NRRD", "x/a"])
+def test_predictions_name_the_case_by_its_file_with_any_suffix(tmp_path, file):
+    (tmp_path / "predictions.csv").write_text(f"input,landmark,x,y,z,world\n{file},nose,1,2,3,RAS\n")
+    assert [own.case for own in read_landmarks(str(tmp_path / "predictions.csv"))] == ["a"]
+
+
 def write_mixed(folder, places, with_volumes):
     """A CSV for each volume in the convention of its format, for half of them NIfTI, for the others NRRD or DICOM."""
     for number, (case, own) in enumerate(places.items()):

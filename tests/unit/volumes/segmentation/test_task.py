@@ -3,6 +3,7 @@
 import contextlib
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -20,11 +21,12 @@ from paddlevit_dist.core.tasks.protocols import Checkable, Predictable, Reportab
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.nonzero import VOLUME
 from paddlevit_dist.volumes.samples import CropMap, cut_labels
-from paddlevit_dist.volumes.segmentation.dataset import IGNORED, SegmentedVolumes
+from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelMap, SegmentedVolumes
 from paddlevit_dist.volumes.segmentation.decoding import resample_maps
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
 from paddlevit_dist.volumes.segmentation.prediction import LabelWriter, NewVolumes
@@ -247,6 +249,29 @@ def test_the_log_names_channels_and_classes_or_regions():
     task.channels, task.regions = ["CT"], [LabelRegion((1, 2), 1), LabelRegion((2,), 2)]
     task.class_names = ["organs", "liver"]
     assert describe_samples(task, range(3)) == "3 volumes, regions organs, liver"
+
+
+@pytest.mark.parametrize("axes", [["width"], ["height", "depth"]])
+def test_crops_are_mirrored_along_the_axes_that_are_named_and_no_other(tmp_path, axes):
+    labels = np.random.default_rng(0).integers(0, 4, (3, 4, 5)).astype(np.uint8)
+    geometry = VolumeGeometry(labels.shape, np.diag([3.0, 3.0, 4.0, 1.0]))  # the phantoms' spacing
+    words = [
+        "VOLUMES.MIRROR_AXES",
+        f"[{','.join(axes)}]",
+        "VOLUMES.CROP_SIZE",
+        "[8,8,8]",
+        "VOLUMES.INTENSITY_JITTER",
+        "0",
+    ]
+    task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}", *words, "VOLUMES.FOREGROUND_FRACTION", "0"]).values)
+    samples = task.build_dataset("train", tmp_path)
+    channel, crop = DecodedVolume(np.zeros(labels.shape, np.int16), geometry, (0.0, 1.0)), labels.shape
+    read = SimpleNamespace(read=lambda index: ([channel], LabelMap.from_array(labels, geometry)))
+    samples.dataset, samples.crop_size = read, crop
+    seen = {samples.sample(0, np.random.default_rng(seed))["labels"].tobytes() for seed in range(60)}
+    numbers = [("depth", "height", "width").index(axis) for axis in axes]
+    subsets = [[], numbers, *([number] for number in numbers if len(numbers) > 1)]
+    assert seen == {np.ascontiguousarray(np.flip(labels, subset)).tobytes() for subset in subsets}
 
 
 def test_doctor_sees_the_classes_or_regions_of_a_sample():

@@ -6,6 +6,7 @@ too, gets timm's ``config.json``, with which timm and transformers open the fold
 """
 
 import os
+import re
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping
@@ -45,6 +46,7 @@ from .descriptions import format_about, to_yaml
 CARD, IMAGES = "README.md", "images"
 _MOST_IMAGES = 8  # of a gallery
 _HUB = "hf:"
+_FETCHED = re.compile(r"/datasets--([^/]+)/snapshots/")
 _ORIGIN = "converted_from"  # a path of this computer
 _LIBRARY = "paddlevit_dist"
 # The hub's names of what networks do, by what their images are labeled with.
@@ -205,6 +207,9 @@ def _select_facts(source: str, about: dict[str, Any]) -> dict[str, Any]:
 def _find_repository(settings: Mapping[str, Any]) -> str | None:
     """Return the OWNER/NAME of the data at Hugging Face that a run was trained on; None for any other data."""
     path = str((settings.get("DATA") or {}).get("DATA_PATH") or "")
+    fetched = _FETCHED.search(path)  # a folder of its library's cache
+    if fetched is not None:
+        return fetched[1].replace("--", "/", 1)
     return path.removeprefix(_HUB).partition("@")[0] if path.startswith(_HUB) else None
 
 

@@ -104,6 +104,12 @@ def test_the_hub_s_own_classes_read_the_scores_with_their_intervals(run, tmp_pat
             ("imagefolder", None, "Valid", None, None),
             "the split `Valid` of folder",
         ),
+        (
+            ("DATA.DATASET", "folder", "DATA.DATA_PATH", "/home/me/hub/datasets--some--green--leaves/snapshots/c0ffee"),
+            {"split": "test"},
+            ("some/green--leaves", None, "test", None, None),
+            "the split `test` of some/green--leaves",
+        ),
         (("DATA.DATASET", "digits"), None, ("digits", None, "val", None, None), "the split `val` of digits"),
     ],
 )

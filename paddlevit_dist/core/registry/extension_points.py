@@ -124,7 +124,7 @@ FIND_LAYOUTS: dict[
 # The data of a package's tasks in a folder that nothing above recognizes; its UserError begins with the place and says
 # how data of the task are laid out: (path, task, place)
 GUESS_OF_PACKAGE: dict[str, ExtensionPoint[Callable[[str, str, str], "FolderGuess"]]] = {
-    package: ExtensionPoint(f"guess {package}") for package in ("points", "volumes")
+    package: ExtensionPoint(f"guess {package}") for package in ("images", "points", "volumes")
 }
 METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {  # (class names)
     elements: ExtensionPoint(f"metrics of {elements}") for elements in ("pixels", "points")

@@ -127,7 +127,12 @@ def is_of_another_layout(accepted: dict[str, KeySetting]) -> bool:
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
-    layouts = lookup.find_layouts(dataset.value, path.value) if path.value else []
+    try:
+        layouts = lookup.find_layouts(dataset.value, path.value) if path.value else []
+    except UserError:
+        if accepted.keys() & {"DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"}:  # they may be outside of the folder
+            return False
+        raise
     is_there = any(layout.dataset == dataset.value and not layout.path for layout in layouts)
     return len({layout.path or layout.dataset for layout in layouts}) == 1 and not is_there
 
@@ -149,18 +154,10 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
         guess_data = None if point is None else point.find()
         guess = None if guess_data is None else guess_data(path, values.TASK, place)
     if guess is None:
-        reads = annotation_type("task", values.TASK)
-        fitting = [
-            name
-            for name in list_names("dataset")
-            if not is_bundled(name)
-            and find_package("dataset", name) in (package, None)
-            and (reads is None or reads in annotation_types("dataset", name) or find_package("dataset", name) is None)
-        ]
+        own = ", ".join(name for name in list_names("dataset") if find_package("dataset", name) is None)
         raise UserError(
-            f"{place}: no dataset is named, and the files there are not recognized (class folders below train and "
-            "val, train_list.txt, annotations of COCO, VOC or YOLO, label maps, a table of labels, IDX files, tars): "
-            f"name one with -dataset=NAME: {', '.join(fitting)}"
+            f"{place}: no dataset is named, and the files there are not recognized: name your own with -dataset=NAME: "
+            f"{own or 'none is registered, see register_dataset'}"
         )
     reason = f"guessed: {guess.reason}"
     guessed = {"DATA.DATASET": KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", reason)}

@@ -76,6 +76,7 @@ MANIFEST = Manifest(
     functions={
         "describe_input": "..expected_input:describe_input",
         "guess_dataset": "..data.guessing:guess",
+        "guess images": "..data.guessing:refuse_unknown",
         f"find {CLASS_LABELS}": "..data.guessing:find_classes",
     },
 )

@@ -7,9 +7,18 @@ import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
-from ...core.registry.lookup import annotation_types
-from ...core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS
+from ...core.registry.lookup import annotation_type, annotation_types, find_package, is_bundled, list_names
+from ...core.registry.manifest import (
+    BOX_LABELS,
+    CLASS_LABELS,
+    KEYPOINT_LABELS,
+    MASK_LABELS,
+    NO_LABELS,
+    SEGMENT_LABELS,
+    TAG_LABELS,
+)
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
@@ -32,6 +41,7 @@ from .hub.guessing import find_hub, metadata_decide
 from .hub.layout import ARROW, PARQUET, is_pattern
 from .hub.repository import guess_repository, is_repository
 from .imagenet import FIRST_OF_KIT, LISTS
+from .known_layouts import refuse_known
 from .label_layouts import holds_boxes, holds_labels
 from .label_rows import read_first_labels, read_split_words
 from .map_layouts import find_label_maps
@@ -43,6 +53,14 @@ from .table_files import find_tables
 from .tar_files import find_shards
 
 _EVALUATED = ("val", "test")
+_LAYOUTS = {  # what tasks read, for messages
+    CLASS_LABELS: "class folders, alone or below train and val, a table or lists of labels, IDX files, tars",
+    TAG_LABELS: "a table of labels, such as labels.csv",
+    BOX_LABELS: "annotations of COCO, VOC or YOLO, or a table of boxes",
+    MASK_LABELS: "folders of images and of label maps of the same names, or COCO's or YOLO's outlines",
+    KEYPOINT_LABELS: "annotations of COCO or YOLO, or a table of points",
+    SEGMENT_LABELS: "COCO's panoptic annotations, or Cityscapes' folders",
+}
 _SHORTEST_STEM = 3  # letters that folders of one set of images share, before their numbers
 _VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")
 _ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only if there are landmarks next to them
@@ -65,8 +83,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     kinds of data in it with their datasets.
     """
     if is_repository(path):
-        found = guess_repository(path, lambda folder: list(filter(None, [guess(folder, contents)])))
-        return found[0] if found else None
+        return next(iter(guess_repository(path, lambda folder: list(filter(None, [guess(folder, contents)])))), None)
     if is_address(os.fspath(path)):
         return DatasetGuess("tar", one_line(f"{path} is an address, from which tar files are read"))
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
@@ -89,7 +106,20 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if inner and (found := guess(inner, contents)) is not None:
         reason = found.reason.replace(inner, os.path.join(shown, os.path.basename(inner)), 1)
         return found._replace(path=found.path or inner, reason=reason)
+    if found is None:
+        refuse_known(root)
     return found
+
+
+def refuse_unknown(path: str, task: str, place: str) -> NoReturn:
+    """Refuse what is at a path, after ``place``, with the layouts that the task reads."""
+    contents = annotation_type("task", task)
+    names = [name for name in list_names("dataset", contents) if not is_bundled(name)]
+    own = [name for name in list_names("dataset") if find_package("dataset", name) is None]
+    raise UserError(
+        f"{place}: no dataset is named, and the files there are not recognized: TASK {task} reads "
+        f"{_LAYOUTS.get(contents or '', contents)}; name one with -dataset=NAME: {', '.join([*names, *own])}"
+    )
 
 
 def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess | None:
@@ -162,6 +192,8 @@ def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
     found = (find_boxes(root, shown) or _find_box_tables(root, shown)) if os.path.isdir(root) else []
     found = found or _find_hub_only(root, BOX_LABELS)
     inner = "" if found or not os.path.isdir(root) else find_inner_folder(os.path.abspath(root))
+    if not found:
+        refuse_known(root, inner)
     return [each._replace(path=each.path or inner) for each in find_box_layouts(inner, inner)] if inner else found
 
 
@@ -273,6 +305,7 @@ def _detect_classes(root: str, shown: str) -> DatasetGuess | None:
         found = _compare_tables(root, shown, above, tree)
         if found is not None:
             return found
+    refuse_known(root, tree.top)
     if splits:
         return DatasetGuess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
     _refuse_groups(root, shown, place, classes)

@@ -15,9 +15,11 @@ from ..data.box_layouts import (
     read_beginning,
     refuse_own_formats,
 )
+from ..data.class_trees import find_inner_folder
 from ..data.hub.guessing import refuse_hub
 from ..data.hub.layout import ARROW, PARQUET
 from ..data.hub.repository import guess_repository, is_repository
+from ..data.known_layouts import refuse_known
 from ..data.table_columns import SUFFIXES
 from ..data.table_files import find_tables
 from .data.point_tables import holds_points
@@ -69,6 +71,7 @@ def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
         found.append(("keypoint_table", f"{shown} has {os.path.relpath(table, root)}, a table of points"))
     if not found:
         _refuse_hub(root, shown)
+        refuse_known(root, find_inner_folder(root))
     return [DatasetGuess(dataset, one_line(reason)) for dataset, reason in found]
 
 

@@ -184,7 +184,6 @@ def yolo(tmp_path) -> str:
         ("coco", (COMMAND_LINE, COMMAND_LINE), True, False),
         ("coco", ("recipe.yaml", "recipe.yaml"), True, False),
         ("coco", ("recipe.yaml", COMMAND_LINE), False, False),
-        ("folder", ("recipe.yaml", COMMAND_LINE), True, False),
         (None, ("recipe.yaml", COMMAND_LINE), True, False),
     ],
 )
@@ -193,6 +192,11 @@ def test_boxes_of_another_layout_than_the_recipes_are_noticed(yolo, dataset, sou
     accepted = settle(sources[1], path=path) | (settle(sources[0], dataset=dataset) if dataset else {})
     assert names.is_of_another_layout(accepted) is outcome
     assert not names.is_of_another_layout(settle(sources[0], dataset="coco"))
+
+
+def test_boxes_are_named_where_classes_are_read(yolo):
+    with pytest.raises(UserError, match=r"YOLO's labels.*\(-dataset=yolo\), and no images with classes"):
+        names.is_of_another_layout(settle(path=yolo) | settle("recipe.yaml", dataset="folder"))
 
 
 def test_a_folder_of_two_layouts_keeps_the_recipes(yolo):

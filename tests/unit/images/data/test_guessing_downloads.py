@@ -603,15 +603,6 @@ CLASSES = {
         ("images",),
     ),
     "label maps in color": ({"images/#5.png": None, "masks/#5.png": None}, ("label maps", "recipe")),
-    "flowers 102": (
-        {"flowers-102/jpg/image_#5.jpg": None, "flowers-102/{imagelabels,setid}.mat": ""},
-        ("flowers-102",),
-    ),
-    "Stanford cars": (
-        {"cars_train/cars_train/#5.jpg": None, "cars_test/cars_test/#5.jpg": None, "cars_annos.mat": ""},
-        ("cars_train",),
-    ),
-    "SVHN": ({"{train,test}/#5.png": None, "{train,test}/digitStruct.mat": ""}, ("train",)),
     "aircraft": (
         {
             "data/images/#5.jpg": None,
@@ -956,17 +947,33 @@ BOXES = {
         "boxes.csv",
         {"train": 9, "val": 1},
     ),
-    "WIDER": (
-        {"WIDER_train/images/0--Parade/#3.jpg": None, "wider_face_split/wider_face_train_bbx_gt.txt": "0.jpg\n1\n"},
-        "",
-        ("DATA.TRAIN_ANNOTATIONS",),
-    ),
-    "KITTI": (
-        {"training/image_2/#3.png": None, "training/label_2/#3.txt": "Car 0.0 0 1.8 1 2 3 4 1 1 1 1 1 1 1\n"},
-        "",
-        ("DATA.TRAIN_ANNOTATIONS",),
-    ),
 }
+KNOWN = {  # of published layouts that are not read, a file
+    "WIDER FACE": {
+        "WIDER_train/images/{0--Parade,1--Riot}/#3.jpg": None,
+        "wider_face_split/wider_face_val_bbx_gt.txt": "",
+    },
+    "KITTI": {"training/image_2/#3.png": None, "training/label_2/#3.txt": "Car 0.0 0 1.8 1 2 3 4 1 1 1 1 1 1 1\n"},
+    "DOTA": {"{train,val}/images/#3.png": None, "{train,val}/labelTxt-v1.0/#3.txt": "imagesource:GoogleEarth\n"},
+    "VisDrone": {
+        "VisDrone/images/1_d_#3.jpg": None,
+        "VisDrone/annotations/1_d_#3.txt": "1,2,3,4,1,4,0,0\n",
+    },
+    "Market-1501": {"Market-1501/{bounding_box_train,bounding_box_test,query}/0002_c1_#3.jpg": None},
+    "CelebA": {"img_align_celeba/#3.jpg": None, "Anno/list_attr_celeba.txt": "3\nBald Young\n0.jpg 1 -1\n"},
+    "MPII": {"images/#3.jpg": None, "mpii_human_pose_v1_u12_2/mpii_human_pose_v1_u12_1.mat": ""},
+    "Cityscapes": {"leftImg8bit/train/a/#3.png": None, "gtFine/train/a/#3_gtFine_polygons.json": "{}"},
+    "SVHN": {"{train,test}/#5.png": None, "{train,test}/digitStruct.mat": ""},
+    "Oxford Flowers": {"flowers-102/jpg/image_#5.jpg": None, "flowers-102/{imagelabels,setid}.mat": ""},
+    "Stanford Cars": {"cars_train/cars_train/#5.jpg": None, "cars_test/cars_test/#5.jpg": None, "cars_annos.mat": ""},
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_layout_that_is_not_read_is_named(name, tmp_path):
+    plant(tmp_path / "download", KNOWN[name])
+    for recipe in ("scratch_folder", "finetune_detector", "finetune_keypoints"):
+        assert f"the layout of {name}, which is not read" in opened(recipe, tmp_path / "download"), recipe
 
 
 @pytest.mark.parametrize("name", BOXES)

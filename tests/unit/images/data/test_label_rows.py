@@ -127,6 +127,13 @@ def test_columns_of_classes_are_a_matrix(read):
 OPEN_IMAGES = "ImageID,Source,LabelName,Confidence,Split"
 
 
+def test_minus_one_without_any_zero_is_asked(read):
+    rows = ["image,bald,young", "a.png,1,-1", "b.png,-1,1"]
+    with pytest.raises(UserError, match="1 and -1 alone.*write 0 .* as in CelebA"):
+        read(rows, has_several=True)
+    assert (read([*rows, "c.png,0,"], has_several=True).matrix == [[1, -1], [-1, 1], [0, -1]]).all()
+
+
 def test_rows_of_one_label_are_joined(read):
     rows = read(
         [

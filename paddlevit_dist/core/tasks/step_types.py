@@ -92,6 +92,14 @@ class StepPosition(NamedTuple):
     epochs_left: int | None = None
     learning_rate: float = 0.0
 
+    def compute_progress(self, first_epoch: int = 1) -> float:
+        """Return the share of the steps from the start of ``first_epoch`` to the run's end that came before this one.
+
+        It is below 0 before that epoch. Raises TypeError if ``epochs_left`` is unknown.
+        """
+        before = (first_epoch - 1) * self.total_updates / (self.epoch + self.epochs_left)  # type: ignore[operator]
+        return (self.update - before) / (self.total_updates - before)
+
 
 class EvaluationStep(NamedTuple):
     """The objects that an evaluation adds its batches to.

@@ -24,6 +24,12 @@ def test_traits_claim_nothing():
     assert (traits.normalizers_per_sample, traits.normalizer_names, traits.selftest_overrides) == (None, (), {})
 
 
+def test_progress_is_counted_from_the_start_of_any_epoch():
+    third = [StepPosition(3, update, 20, epochs_left=2) for update in (8, 10, 11)]  # 5 epochs of 4 updates
+    assert [each.compute_progress(3) for each in third] == pytest.approx([0, 1 / 6, 1 / 4])
+    assert third[1].compute_progress() == 0.5 and StepPosition(2, 4, 20, 0, 3).compute_progress(3) == -1 / 3
+
+
 def test_values_between_engine_and_task_have_neutral_defaults():
     assert LossTerm(2.0, 4).weight == 1.0 and StepPosition(1, 0, 10)[3:] == (0, None, 0.0)
     assert EvaluationStep("metrics") == ("metrics", None, None, False)

@@ -68,7 +68,7 @@ lint: $(VENV)/.ready
 	$(BIN)/python tools/check_prose.py
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/hadolint docker/Dockerfile
+	$(BIN)/hadolint docker/Dockerfile examples/serve.Dockerfile
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

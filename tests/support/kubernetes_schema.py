@@ -1,4 +1,4 @@
-"""The parts of Kubernetes' API (1.31: core/v1 and batch/v1) that our manifest uses, as JSON schemas.
+"""The parts of Kubernetes' API (1.31: core/v1, batch/v1 and apps/v1) that our manifests use, as JSON schemas.
 
 Objects have no other fields than these, so that a misspelled one is found; ``kubectl`` would ignore or refuse it.
 """
@@ -38,9 +38,12 @@ def whole(version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     )
 
 
+PORT = {"type": "integer", "minimum": 1, "maximum": 65_535}
+LABELS = {"type": "object", "additionalProperties": TEXT}
 SERVICE = shape(
+    ports=series(shape("port", name=NAME, port=PORT, targetPort=PORT)),
     clusterIP=TEXT,
-    selector={"type": "object", "additionalProperties": TEXT},
+    selector=LABELS,
     publishNotReadyAddresses={"type": "boolean"},
 )
 CLAIM = shape(
@@ -55,6 +58,11 @@ VARIABLE = shape(
     value={"type": "string"},
     valueFrom=shape(secretKeyRef=shape("name key", name=NAME, key=TEXT, optional={"type": "boolean"})),
 )
+PROBE = shape(
+    "httpGet",
+    httpGet=shape("port", path=TEXT, port=PORT),
+    **dict.fromkeys(("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "failureThreshold"), COUNT),
+)
 CONTAINER = shape(
     "name image",
     name=NAME,
@@ -65,11 +73,15 @@ CONTAINER = shape(
     command=series(TEXT),
     args=series(TEXT),
     volumeMounts=series(shape("name mountPath", name=NAME, mountPath=TEXT, readOnly={"type": "boolean"})),
+    ports=series(shape("containerPort", name=NAME, containerPort=PORT)),
+    livenessProbe=PROBE,
+    readinessProbe=PROBE,
+    lifecycle=shape(preStop=shape(exec=shape("command", command=series(TEXT)))),
 )
 VOLUME = shape(
     "name",
     name=NAME,
-    persistentVolumeClaim=shape("claimName", claimName=NAME),
+    persistentVolumeClaim=shape("claimName", claimName=NAME, readOnly={"type": "boolean"}),
     emptyDir=shape(medium=choice("", "Memory"), sizeLimit=QUANTITY),
 )
 POD = shape(
@@ -77,7 +89,7 @@ POD = shape(
     subdomain=NAME,
     restartPolicy=choice("Never", "OnFailure"),
     terminationGracePeriodSeconds=COUNT,
-    securityContext=shape(fsGroup=COUNT, runAsUser=COUNT),
+    securityContext=shape(fsGroup=COUNT, runAsUser=COUNT, runAsNonRoot={"type": "boolean"}),
     containers=series(CONTAINER),
     volumes=series(VOLUME),
 )
@@ -102,8 +114,15 @@ JOB = shape(
     podFailurePolicy=shape("rules", rules=series(RULE)),
     template=shape("spec", spec=POD),
 )
+DEPLOYMENT = shape(
+    "selector template",
+    replicas=COUNT,
+    selector=shape("matchLabels", matchLabels=LABELS),
+    template=shape("metadata spec", metadata=shape("labels", labels=LABELS), spec={**POD, "required": ["containers"]}),
+)
 SCHEMAS = {
     "Service": whole("v1", "Service", SERVICE),
     "PersistentVolumeClaim": whole("v1", "PersistentVolumeClaim", CLAIM),
     "Job": whole("batch/v1", "Job", JOB),
+    "Deployment": whole("apps/v1", "Deployment", DEPLOYMENT),
 }

@@ -139,8 +139,7 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
-    "pip install fastapi uvicorn": SERVED,
-    "python examples/serve.py 8000 output/mine exported/mine.onnx": SERVED,
+    "python examples/serve.py 8000 output/fields exported/mine.onnx": SERVED,
     "python -m paddlevit_dist evaluate exported/mine.onnx -runtime=openvino": OPENVINO,
     "python -m paddlevit_dist predict exported/mine.onnx my_data/val -runtime=openvino": OPENVINO,
     "paddlevit-dist evaluate -cfg=vit_base_patch16_224_finetune -data_path=/dataset/imagenet "

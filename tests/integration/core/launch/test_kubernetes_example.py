@@ -1,4 +1,4 @@
-"""The Kubernetes manifest of examples/cluster: its fields, and that its parts and the image fit together."""
+"""The Kubernetes manifests of examples/cluster: their fields, and that their parts and the images fit together."""
 
 import inspect
 import re
@@ -11,7 +11,9 @@ from support.processes import ROOT
 
 from paddlevit_dist.core.launch import secret
 
-TEXT = (ROOT / "examples" / "cluster" / "kubernetes.yaml").read_text(encoding="utf-8")
+TEXT, SERVED = (
+    (ROOT / "examples" / "cluster" / name).read_text(encoding="utf-8") for name in ("kubernetes.yaml", "serve.yaml")
+)
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
 
 
@@ -21,9 +23,10 @@ def objects() -> dict:
 
 
 def test_all_objects_have_fields_that_kubernetes_knows(objects):
-    assert set(objects) == set(SCHEMAS)
-    for kind, content in objects.items():
-        assert [error.message for error in Draft7Validator(SCHEMAS[kind]).iter_errors(content)] == []
+    served = list(yaml.safe_load_all(SERVED))
+    assert {*objects, *(each["kind"] for each in served)} == set(SCHEMAS)
+    for content in (*objects.values(), *served):
+        assert [error.message for error in Draft7Validator(SCHEMAS[content["kind"]]).iter_errors(content)] == []
     objects["Job"]["spec"]["template"]["spec"]["restartPolicy"] = "Always"
     objects["Service"]["spec"]["clusterIp"] = "None"
     for kind in ("Job", "Service"):  # the schema finds what is wrong
@@ -66,3 +69,23 @@ def test_a_pod_has_as_long_to_end_as_its_launcher_gives_the_ranks(objects):
 
     (seconds,) = re.findall(r"pod\.stop\(timeout=(\d+)\)", inspect.getsource(ControllerBase.stop))
     assert objects["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == int(seconds)
+
+
+def test_the_parts_of_the_served_manifest_and_its_image_name_each_other():
+    service, deployment = (each["spec"] for each in yaml.safe_load_all(SERVED))
+    labels, pod = deployment["template"]["metadata"]["labels"], deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    assert service["selector"] == labels == deployment["selector"]["matchLabels"]
+    image = (ROOT / "examples" / "serve.Dockerfile").read_text(encoding="utf-8")
+    assert f"-t {container['image']} examples" in image and "command" not in container
+    (port,) = (each["containerPort"] for each in container["ports"])
+    probes = [container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")]
+    assert {port, service["ports"][0]["targetPort"], *(probe["port"] for probe in probes)} == {8000}
+    assert f"EXPOSE {port}" in image and f'"0.0.0.0:{port}"]' in image
+    program = (ROOT / "examples" / "serve.py").read_text(encoding="utf-8")
+    assert all(f'"{probe["path"]}": ' in program for probe in probes)
+    (user,) = re.findall(r"^USER (\d+)$", DOCKERFILE, re.M)
+    assert pod["securityContext"] == {"runAsUser": int(user), "runAsNonRoot": True}
+    (mount,) = container["volumeMounts"]
+    assert mount["readOnly"] and all(source.startswith(mount["mountPath"] + "/") for source in container["args"])
+    assert [volume["name"] for volume in pod["volumes"]] == [mount["name"]]

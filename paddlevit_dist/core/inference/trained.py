@@ -23,7 +23,16 @@ from ..checkpoint.weight_files import evaluated_weights, local_file
 from ..checkpoint.weights import list_shards, read_weights
 from ..engine.compatibility import to_plain_settings
 from ..registry.extension_points import BUILD_EXPORTED, OPEN_EXPORTED
-from ..registry.lookup import find_built_in, find_name, find_package
+from ..registry.lookup import (
+    annotation_type,
+    find_built_in,
+    find_name,
+    find_package,
+    require_derived,
+    resolve,
+)
+from ..registry.manifest import CLASS_LABELS
+from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from ..runtime.files import readable
 from ..runtime.printing import shorten
@@ -31,8 +40,8 @@ from ..runtime.text_files import read_json_facts
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
-from ..tasks.model import as_model
-from ..tasks.model_factory import accelerate, build_outline, prepare
+from ..tasks.model import Model, as_model
+from ..tasks.model_factory import accelerate, build_outline, prepare, variant_options
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import Predictable, load_meta
 from ..tasks.task import Task
@@ -190,7 +199,9 @@ class _PublishedNetwork(NamedTuple):
 
 
 def _find_network(source: str, file: Path) -> _PublishedNetwork | None:
-    """Find the classifier of weights that have a published name, or timm's ``config.json``; None for any others.
+    """Find the classifier of weights that have a published name, or a ``config.json``; None for any others.
+
+    The file is timm's, or transformers' of a family that reads it (``Model.read_described``).
 
     Raises UserError: the file is damaged.
     """
@@ -201,13 +212,35 @@ def _find_network(source: str, file: Path) -> _PublishedNetwork | None:
     content = {} if config is None else read_json_facts(config)
     name, number = content.get("architecture"), content.get("num_classes")
     if not isinstance(name, str):
-        return None
+        words = _find_described(content)
+        return None if words is None else _PublishedNetwork(words, str(config))
     try:
         name = find_name("model", name)
     except UserError:  # not one of ours
         name = find_name("model", f"timm:{name}")
     classes = [f"MODEL.NUM_CLASSES={number}"] if type(number) is int and number > 0 else []
     return _PublishedNetwork([f"MODEL.NAME={name}", *classes], str(config))
+
+
+def _find_described(content: Mapping[str, Any]) -> list[str] | None:
+    """Return the words for the classifier that transformers' ``config.json`` describes; None if no family reads it."""
+    if not str(next(iter(content.get("architectures") or ()), "")).endswith("ForImageClassification"):
+        return None
+    families: dict[str, list[str]] = {}
+    for name, target in REGISTRY.models.items():
+        if annotation_type("model", name) == CLASS_LABELS:
+            families.setdefault(str(target), []).append(name)
+    for names in families.values():
+        try:
+            options = require_derived(resolve("model", names[0]), Model).read_described(content)
+        except (KeyError, TypeError):  # a damaged file, which only says less
+            continue
+        if options is not None:
+            equal = [name for name in names if variant_options(name) == options][-1:]  # a variant after the family
+            given = {name: value for name, value in options.items() if name != "image_size"}
+            own = f"MODEL.OPTIONS={json.dumps(given)}"
+            return [f"MODEL.NAME={equal[0]}"] if equal else [f"MODEL.NAME={names[0]}", own]
+    return None
 
 
 def _require_settings(command: str, file: Path, settings: dict[str, Any] | None, advice: str) -> dict[str, Any]:
@@ -222,7 +255,7 @@ def _require_settings(command: str, file: Path, settings: dict[str, Any] | None,
         )
     raise UserError(
         f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml with settings, a run's "
-        f"config.yaml nor timm's config.json; {advice}"
+        f"config.yaml nor the config.json of a classifier of timm or transformers that is known; {advice}"
     )
 
 

@@ -263,6 +263,14 @@ class Model(nn.Layer):
         """
         return {}
 
+    @classmethod
+    def read_described(cls, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the options of the network that a ``config.json`` of transformers describes; None: of another family.
+
+        Raises KeyError or TypeError for a file that lacks a field of the family.
+        """
+        return None
+
     def plain_class(self, name: str) -> str:
         """Normalize the name of a class, so that variants of one name are equal."""
         return name.strip().casefold()

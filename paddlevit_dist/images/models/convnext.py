@@ -167,6 +167,13 @@ class ConvNeXt(PyramidClassifier):
         self.head = nn.LayerDict({"norm": LayerNorm(self.embed_dim, epsilon=1e-6)})
         self.reset_classifier(num_classes)
 
+    @classmethod
+    def read_described(cls, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the options that transformers' ConvNeXt has, see ``Model.read_described``."""
+        if content.get("model_type") != "convnext":
+            return None
+        return {"depths": tuple(content["depths"]), "dims": tuple(content["hidden_sizes"])}
+
     def forward_features(self, x):
         """Compute the normalized mean (batch, embed_dim) over the positions of images (N, channels, height, width)."""
         return self.head["norm"](self.outputs(x)[-1].mean(axis=[1, 2]))

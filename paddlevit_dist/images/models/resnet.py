@@ -360,6 +360,17 @@ class ResNet(Classifier):
         """Compute logits (batch, num_classes), or the features when the model has no classes."""
         return self.fc(self.dropout(self.forward_features(x)))
 
+    @classmethod
+    def read_described(cls, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the options that transformers' ResNet has, see ``Model.read_described``."""
+        if content.get("model_type") != "resnet":
+            return None
+        is_bottleneck = content.get("layer_type", "bottleneck") == "bottleneck"
+        dims = tuple(width // (4 if is_bottleneck else 1) for width in content["hidden_sizes"])
+        options = {"depths": tuple(content["depths"]), "is_bottleneck": is_bottleneck}
+        is_usual = dims == (64, 128, 256, 512) and content["embedding_size"] == dims[0]
+        return options if is_usual else {**options, "dims": dims, "stem_dim": content["embedding_size"]}
+
     def network_facts(self) -> Mapping[str, Any]:
         """Return what no shape tells, see ``Model.network_facts``."""
         return {"model_type": ("resnet",), **RESNET_FACTS}

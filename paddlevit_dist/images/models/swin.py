@@ -393,6 +393,15 @@ class SwinTransformer(PyramidClassifier):
         self.head = nn.Sequential()
         self.reset_classifier(num_classes)
 
+    @classmethod
+    def read_described(cls, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the options that transformers' Swin has, see ``Model.read_described``."""
+        if content.get("model_type") != "swin":
+            return None
+        same = ("image_size", "patch_size", "window_size", "mlp_ratio", "qkv_bias", "embed_dim")
+        lists = {name: tuple(content[name]) for name in ("depths", "num_heads")}
+        return {**{name: content[name] for name in same}, **lists}
+
     def forward_features(self, x):
         """Compute the mean (batch, embed_dim) of the normalized tokens of images (N, channels, height, width)."""
         return self.norm(self.outputs(x)[-1]).mean(axis=[1, 2])

@@ -23,7 +23,7 @@ from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
-from .resampling import resampling_matrix, resize_patch_kernel, resize_position_embedding
+from .resampling import BICUBIC, resampling_matrix, resize_patch_kernel, resize_position_embedding
 from .simple_pyramid import SimplePyramid
 from .vit_blocks import (
     AttentionPool,
@@ -201,6 +201,29 @@ class VisionTransformer(Classifier):
         heads = self.blocks[0].attn.num_heads
         facts = {"hidden_act": "gelu", "layer_norm_eps": USUAL_EPSILONS, "num_attention_heads": heads}
         return {} if self.config.is_extended else {"model_type": ("vit", "deit"), **facts}
+
+    @classmethod
+    def read_described(cls, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the options that transformers' ViT and DINOv2 have, see ``Model.read_described``."""
+        kind, registers = content.get("model_type"), content.get("num_register_tokens", 0)
+        if cls is not VisionTransformer or kind not in ("vit", "dinov2", "dinov2_with_registers"):
+            return None
+        options = {
+            "image_size": content["image_size"],
+            "patch_size": content["patch_size"],
+            "embed_dim": content["hidden_size"],
+            "depth": content["num_hidden_layers"],
+            "num_heads": content["num_attention_heads"],
+        }
+        if kind == "vit":
+            ratio = content["intermediate_size"] / content["hidden_size"]
+            return {**options, "mlp_ratio": ratio, "qkv_bias": content.get("qkv_bias", True)}
+        if content.get("use_swiglu_ffn"):
+            return None  # whose width it computes from another rule
+        # Its positions are resampled plainly, unlike the authors' and timm's.
+        others = {"init_values": content.get("layerscale_value", 1.0), "any_size": True, "resampling": BICUBIC}
+        own_positions = {"registers": registers, "positions": "patches"} if kind != "dinov2" else {}
+        return {**options, "mlp_ratio": float(content["mlp_ratio"]), **others, **own_positions}
 
     def forward_features(self, x):
         """Compute the input of the classifier from images (batch, channels, height, width).

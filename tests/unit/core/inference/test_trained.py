@@ -14,9 +14,15 @@ from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.trainings.trained import network, write_weights
 
-from paddlevit_dist import Manifest, UserError, register_feature
+from paddlevit_dist import Manifest, UserError, create_model, register_feature
 from paddlevit_dist.core.inference.ensemble import require_ensemble
-from paddlevit_dist.core.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
+from paddlevit_dist.core.inference.trained import (
+    _find_described,
+    build_configuration,
+    build_trained,
+    open_source,
+    read_trained_meta,
+)
 from paddlevit_dist.core.tasks.protocols import load_meta
 from paddlevit_dist.core.tasks.task_factory import make_task
 
@@ -68,7 +74,109 @@ def test_a_folder_with_timms_description_says_its_network_classes_and_input(tmp_
     unknown = refusal_of(open_source, f"{tmp_path}{named}", "predict")
     assert "own_net" in unknown or "models of timm need Paddle 3" in unknown  # which 2.6 says first
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "resnet", "architectures": ["ResNetModel"]}))
-    assert "nor timm's config.json; name the recipe" in refusal_of(open_source, f"{tmp_path}{named}", "predict")
+    assert "that is known; name the recipe" in refusal_of(open_source, f"{tmp_path}{named}", "predict")
+
+
+_VIT = {
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "patch_size": 16,
+}
+_SWIN = {
+    "image_size": 224,
+    "patch_size": 4,
+    "embed_dim": 96,
+    "depths": [2, 2, 6, 2],
+    "num_heads": [3, 6, 12, 24],
+    "window_size": 7,
+}
+_DINO = {
+    "hidden_size": 384,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 6,
+    "mlp_ratio": 4,
+    "patch_size": 14,
+    "image_size": 518,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "words"),
+    [
+        ("ViT", {"model_type": "vit", "image_size": 224, **_VIT}, ["MODEL.NAME=vit_base_patch16_224"]),
+        ("ViT", {"model_type": "vit", "image_size": 384, **_VIT}, ["MODEL.NAME=vit_base_patch16_384"]),
+        (
+            "Swin",
+            {"model_type": "swin", **_SWIN, "mlp_ratio": 4.0, "qkv_bias": True},
+            ["MODEL.NAME=swin_tiny_patch4_window7_224"],
+        ),
+        (
+            "ConvNext",
+            {"model_type": "convnext", "depths": [3, 3, 9, 3], "hidden_sizes": [96, 192, 384, 768]},
+            ["MODEL.NAME=convnext_tiny"],
+        ),
+        (
+            "ResNet",
+            {
+                "model_type": "resnet",
+                "depths": [3, 4, 6, 3],
+                "hidden_sizes": [256, 512, 1024, 2048],
+                "embedding_size": 64,
+            },
+            ["MODEL.NAME=resnet50"],
+        ),
+        (
+            "ResNet",
+            {
+                "model_type": "resnet",
+                **{"layer_type": "basic", "depths": [1, 2], "hidden_sizes": [8, 16], "embedding_size": 4},
+            },
+            ["MODEL.NAME=resnet18", {"depths": [1, 2], "is_bottleneck": False, "dims": [8, 16], "stem_dim": 4}],
+        ),
+        (
+            "Dinov2WithRegisters",
+            {"model_type": "dinov2_with_registers", "num_register_tokens": 4, **_DINO},
+            [
+                "MODEL.NAME=vit",
+                {
+                    **{"patch_size": 14, "embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0},
+                    **{"init_values": 1.0, "any_size": True, "resampling": "bicubic", "registers": 4},
+                    "positions": "patches",
+                },
+            ],
+        ),
+    ],
+)
+def test_transformers_description_of_a_classifier_names_its_network(kind, content, words):
+    found = _find_described({"architectures": [f"{kind}ForImageClassification"], **content})
+    assert [found[0], *(json.loads(word.removeprefix("MODEL.OPTIONS=")) for word in found[1:])] == words
+    assert _find_described({"architectures": [f"{kind}Model"], **content}) is None
+    damaged = {name: value for name, value in content.items() if not name.endswith(("depths", "layers"))}
+    assert _find_described({"architectures": [f"{kind}ForImageClassification"], **damaged}) is None
+
+
+def test_a_folder_of_transformers_predicts_what_its_network_computes(tmp_path):
+    options = {"embed_dim": 16, "depth": 2, "num_heads": 4, "patch_size": 8, "mlp_ratio": 2.0, "qkv_bias": True}
+    network = create_model("vit", num_classes=3, image_size=16, **options)
+    tensors_by_name = {}
+    for name, value in network.state_dict().items():
+        array = value.numpy()
+        is_matrix = array.ndim == 2 and name.endswith(".weight")
+        tensors_by_name[name] = np.ascontiguousarray(array.T) if is_matrix else array
+    (tmp_path / "model.safetensors").write_bytes(tensors.save(tensors_by_name))
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    content = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 16, "patch_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps({**content, **sizes, "id2label": dict(enumerate("abc"))}))
+    processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 16, "width": 16}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    opened = open_source(str(tmp_path), "predict")
+    assert opened.learned.class_names == ("a", "b", "c") and opened.config.DATA.IMAGE_SIZE == 16
+    model, _ = build_trained(make_task(opened.config), opened)
+    images = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype("f4"))
+    network.eval()
+    np.testing.assert_allclose(model(images).numpy(), network(images).numpy(), atol=1e-5)
 
 
 def test_settings_of_training_do_not_apply_to_stored_weights_and_no_code_that_they_name_runs(tmp_path):

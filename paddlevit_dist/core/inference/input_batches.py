@@ -154,5 +154,5 @@ def _record(aspect: Any, writer: PredictionWriter, index: int, prediction: Any) 
         rows = aspect.prediction_rows(prediction)
     except BadSample as error:
         return PredictionRecord(index, None, format_reason(error))
-    more = writer.write(index, prediction)
+    more = writer.write(index, prediction) or {}
     return PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))

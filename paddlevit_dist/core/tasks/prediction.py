@@ -104,8 +104,8 @@ class PredictionWriter:
     #: names of the folders, below the prediction's, that it alone fills
     folders: Sequence[str] = ()
 
-    def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
-        """Write the files of a sample, on the rank that predicted it; return values for its rows, such as a file."""
+    def write(self, index: int, prediction: Any, truth: Any = None) -> Row | None:
+        """Write the files of a sample, on the rank that predicted it; return values for its rows if there are any."""
         return {}
 
     def summarize(self, index: int, prediction: Any, truth: Any = None) -> Any:

@@ -35,7 +35,7 @@ class Segmenter(Model):
         drop_path: rate of stochastic depth in the backbone's last block.
     """
 
-    #: weight of the auxiliary head's loss; 0 where there is none
+    #: weight of the losses of the maps that follow the first one in training; 0 where there is one map
     auxiliary_weight: float = 0.0
     #: class method that builds the losses of a network whose queries learn masks, see ``mask_queries``; None: pixels'
     criterion: Any = None

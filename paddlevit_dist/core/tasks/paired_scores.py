@@ -15,8 +15,8 @@ import numpy as np
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, paired_difference
 from ..intervals.proportions import ROUNDING, find_upper_share, mcnemar_test
 from ..intervals.quantiles import compute_p, student_quantile
-from ..intervals.resampling import FEWEST_UNITS, RESAMPLES, make_interval
-from ..intervals.score_ranges import UNBOUNDED
+from ..intervals.resampling import FEWEST_UNITS, RESAMPLES, make_interval, measure_halves
+from ..intervals.score_ranges import UNBOUNDED, ScoreRange
 from ..intervals.swaps import SwapDifferences, measure_swaps, subtract_swapped
 from ..intervals.units import MOST_WEIGHTS, UnitCounts, Variation, count_equal, count_units
 from .score_kind import Arrays, ScoreKind
@@ -40,7 +40,14 @@ class PairedDifference(NamedTuple):
     deviation: float  # 0: unknown, as all units have the same difference, or too few are there
     freedom: float  # degrees of freedom of the deviation
     p: float
-    deciding: float  # see ``SwappedDifference``
+    deciding: float = math.inf  # see ``SwappedDifference``
+
+    def compute_interval(self, percent: float, bounds: ScoreRange | None) -> ConfidenceInterval:
+        """Compute Student's interval, inside of what is possible for a score of this range; None: it has none."""
+        quantile = student_quantile(find_upper_share(percent), self.freedom)
+        interval = make_interval(self.value, self.deviation, quantile, bounds and UNBOUNDED)
+        most = math.inf if bounds is None else bounds[1] - bounds[0]
+        return interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,14 +187,10 @@ class PairedScores:
             swapped: see ``measure_swaps``; None measures them.
             own: the intervals of both models; None computes them if they are needed.
         """
-        share, differences = find_upper_share(percent), {}
-        for name, found in (self.measure_swaps() if swapped is None else swapped).items():
-            has_interval = name in self.first.rates or self.first.find_range(name) is not None
-            quantile = student_quantile(share, found.freedom)
-            interval = make_interval(found.value, found.deviation, quantile, UNBOUNDED if has_interval else None)
-            low, high = self.first.find_bounds(name)
-            most = high - low  # that is possible
-            differences[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
+        found = self.measure_swaps() if swapped is None else swapped
+        differences = {
+            name: one.compute_interval(percent, find_bounds(self.first, name)) for name, one in found.items()
+        }
         hits, others = self.hits
         own_intervals: list[Mapping[str, ConfidenceInterval]] = list(own or ())
         for name in [name for name in differences if name in hits and name in others]:
@@ -225,6 +228,38 @@ class PairedScores:
         self, values: ProportionRecompute, percent: float, resamples: int = RESAMPLES
     ) -> dict[str, ConfidenceInterval]:
         return bootstrap(values, self.num_samples, percent, resamples, self.numbers)
+
+
+def measure_unpaired(
+    sets: Sequence[tuple[ProportionRecompute, int, np.ndarray | None]], resamples: int = RESAMPLES
+) -> dict[str, PairedDifference]:
+    """Measure the differences of two sets of other samples, such as of two hospitals, from halves of each.
+
+    Args:
+        sets: values, number of samples and numbers of groups, see ``number_groups``, of both.
+        resamples: number of halves.
+    """
+    sides = []
+    for declared, number, numbers in sets:
+        found = measure_halves(declared, number, resamples, numbers)
+        units = UnitCounts(dataclasses.replace(declared, rates={}, pooled=()), number, numbers)
+        enough = {name for name in found if units.count(name) >= FEWEST_UNITS}
+        sides.append({name: (*found[name][:2], units.find_freedom(name, found)) for name in enough})
+    differences = {}
+    for name in [name for name in sides[0] if name in sides[1]]:
+        (before, *first), (after, *second) = (side[name] for side in sides)
+        variances = [deviation**2 for deviation, _ in (first, second)]
+        squares = sum(one**2 / freedom for one, (_, freedom) in zip(variances, (first, second)))
+        value, deviation = after - before, math.sqrt(sum(variances)) if all(variances) else 0.0
+        freedom = sum(variances) ** 2 / squares if squares else 1.0
+        differences[name] = PairedDifference(value, deviation, freedom, compute_p(value, deviation, freedom))
+    return differences
+
+
+def find_bounds(declared: ProportionRecompute, name: str) -> ScoreRange | None:
+    """Return the lowest and highest possible value of a score; None: it gets no interval."""
+    has_interval = name in declared.rates or declared.find_range(name) is not None
+    return declared.find_bounds(name) if has_interval else None
 
 
 def order_rows(kind: ScoreKind, arrays: Arrays, order: np.ndarray) -> Arrays:

@@ -22,7 +22,7 @@ from .formatting import CHANGES, build_rows, format_lines, format_method
 from .group_pairs import compare_groups
 from .groups import is_group, read_group
 from .page import write_page
-from .pairs import compare_tables
+from .pairs import compare_sets, compare_tables
 from .plan import format_plan, plan_group, plan_pair, plan_single
 from .tables import EvaluationTable, read_table
 
@@ -59,6 +59,10 @@ def run(arguments: list[str]) -> None:
         "two; for a group of seeds, how many seeds"
     )
     parser.option("plan", None, meaning, above_zero, metavar="DIFFERENCE")
+    meaning = "also say whether each run is not worse by this difference of the score, and whether both are equivalent"
+    parser.option("margin", None, meaning, above_zero, metavar="DIFFERENCE")
+    meaning = "the runs have other samples, such as the patients of another hospital: compare scores, not samples"
+    parser.add_argument("--unpaired", "-unpaired", action="store_true", help=meaning)
     options = parser.parse_args(arguments)
     if options.plan is not None:
         _plan(parser, options)
@@ -75,7 +79,8 @@ def run(arguments: list[str]) -> None:
         _compare_groups(parser, options)
         return
     first, *others = tables = [with_groups(read_table(folder), options.group) for folder in options.runs]
-    comparisons = [compare_tables(first, other, len(others)) for other in others]
+    compare = compare_sets if options.unpaired else compare_tables
+    comparisons = [compare(first, other, len(others), options.margin) for other in others]
     decimals = first.kind.decimals
     if options.json:
         sys.stdout.write(format_json({"comparisons": comparisons}, indent=1) + "\n")
@@ -143,7 +148,10 @@ def write_images(
 def _compare_groups(parser: CommandParser, options: argparse.Namespace) -> None:
     if options.output:
         parser.error("-output does not apply to groups of seeds: use 'report GROUP' for charts, or -json for numbers")
-    if options.group:
-        parser.error("-group does not apply to groups of seeds, which are compared by their scores: drop -group")
+    named = [f"-{name}" for name in ("group", "margin", "unpaired") if getattr(options, name)]
+    if named:
+        parser.error(
+            f"{named[0]} does not apply to groups of seeds, which are compared by their scores: drop {named[0]}"
+        )
     result, lines = compare_groups(options.runs)
     print(format_json(result, indent=1) if options.json else "\n".join(lines))

@@ -59,8 +59,21 @@ def format_method(comparisons: Sequence[dict[str, Any]]) -> str:
     first, tests = comparisons[0], ", ".join(dict.fromkeys(other["test"] for other in comparisons))
     groups = [other["groups"] for other in comparisons if "groups" in other]
     units = "".join(dict.fromkeys(f", by {each['number']:,} groups ({each['by']})" for each in groups))
-    level = format_level(first, len(comparisons))
-    return one_line(f"{level} and p ({tests}) of the same {first['samples']:,} samples{units}")
+    others = [f"{other['other_samples']:,}" for other in comparisons if "other_samples" in other]
+    of = f"of the same {first['samples']:,} samples{units}"
+    of = f"of {first['samples']:,} and {', '.join(others)} other samples" if others else of
+    return one_line(f"{format_level(first, len(comparisons))} and p ({tests}) {of}")
+
+
+def format_margin(comparison: dict[str, Any], decimals: int) -> list[str]:
+    """Format whether the second run is not worse by a margin, and whether it is equivalent; no line without one."""
+    if "margin" not in comparison:
+        return []
+    found, margin = comparison["margin"], f"{comparison['margin']['margin']:g}"
+    not_worse = f"not worse by {margin} or more" if found["not_worse"] else f"may be worse by {margin} or more"
+    equivalent = "equivalent" if found["equivalent"] else "equivalence is not shown"
+    ends = format_interval(found["interval"], decimals, signed=True).partition(" ")[2]
+    return [f"margin {margin}: {not_worse}; {equivalent} ({found['percent']:.4g} % interval {ends})"]
 
 
 def format_level(comparison: dict[str, Any], comparisons: int) -> str:
@@ -94,7 +107,12 @@ def format_lines(tables: Sequence[EvaluationTable], comparisons: Sequence[dict[s
     lines = [*map(format_evaluation, tables), "", *summary, format_method(comparisons)]
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
-        details = [*format_settings(other), *_format_classes(other, decimals), *_format_samples(other)]
+        details = [
+            *format_margin(other, decimals),
+            *format_settings(other),
+            *_format_classes(other, decimals),
+            *_format_samples(other),
+        ]
         lines += [*heading, *(f"note: {one_line(note)}" for note in other["notes"]), *details]
         lines += [f"warning: {one_line(warning)}" for warning in other["warnings"]]
     return lines

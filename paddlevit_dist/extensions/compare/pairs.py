@@ -4,16 +4,24 @@ import dataclasses
 import functools
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ...core.intervals import number_groups, small_sample_warning
+from ...core.intervals import ConfidenceInterval, bootstrap, number_groups, small_sample_warning
 from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
-from ...core.tasks.paired_scores import SWAPS, PairedDifference, PairedScores, PairIntervals, order_rows
+from ...core.tasks.paired_scores import (
+    SWAPS,
+    PairedDifference,
+    PairedScores,
+    PairIntervals,
+    find_bounds,
+    measure_unpaired,
+    order_rows,
+)
 from ...core.tasks.sample_groups import SampleGroups
 from ...core.tasks.score_kind import ScoreKind
 from .run_settings import find_differing_settings, load_training_settings
@@ -42,22 +50,7 @@ class TablePair:
     @classmethod
     def match(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
         """Match the samples of two tables; raises a UserError if the tables cannot be compared."""
-        about, other_about = first.about, second.about
-        tasks = {find_built_in(task) or task for task in (about["task"], other_about["task"])}
-        are_alike = len(tasks) == 1 or tasks <= {*first.kind.tasks}
-        for what in ("kind", "score") if are_alike else ("task", "kind", "score"):
-            if about[what] != other_about[what]:
-                raise UserError(_format_refusal(first, second, f"{what} {other_about[what]} instead of {about[what]}"))
-        if len(about["classes"]) != len(other_about["classes"]):
-            reason = f"{len(other_about['classes'])} classes instead of {len(about['classes'])}"
-            raise UserError(_format_refusal(first, second, reason))
-        common = set(about["classes"]) & set(other_about["classes"])
-        moved = [
-            pair for pair in zip(about["classes"], other_about["classes"]) if len(set(pair)) == 2 and set(pair) & common
-        ]
-        if moved:
-            reason = f"classes in another order ({moved[0][1]} instead of {moved[0][0]}); evaluate both on equal lists"
-            raise UserError(_format_refusal(first, second, reason))
+        kind = require_comparable(first, second)
         order = match_names(first, second)
         differs = _find_other_labels(first, second, order)
         if differs.any():
@@ -65,7 +58,7 @@ class TablePair:
             reason = f"{int(differs.sum()):,} of {len(order):,} samples have different labels, such as {name}"
             raise UserError(_format_refusal(first, second, reason))
         others = None if second.groups is None else second.groups.select(order)
-        return cls(first, second, first.kind, order, about["classes"], first.groups or others)
+        return cls(first, second, kind, order, first.about["classes"], first.groups or others)
 
     @property
     def group_names(self) -> np.ndarray | None:
@@ -117,6 +110,27 @@ class TablePair:
         return {name: self.classes[label] for name, label in labels.items() if 0 <= label < len(self.classes)}
 
 
+def require_comparable(first: EvaluationTable, second: EvaluationTable) -> ScoreKind:
+    """Return the kind of scores of both tables; raise UserError if task, kind, score or classes differ."""
+    about, other_about = first.about, second.about
+    tasks = {find_built_in(task) or task for task in (about["task"], other_about["task"])}
+    are_alike = len(tasks) == 1 or tasks <= {*first.kind.tasks}
+    for what in ("kind", "score") if are_alike else ("task", "kind", "score"):
+        if about[what] != other_about[what]:
+            raise UserError(_format_refusal(first, second, f"{what} {other_about[what]} instead of {about[what]}"))
+    if len(about["classes"]) != len(other_about["classes"]):
+        reason = f"{len(other_about['classes'])} classes instead of {len(about['classes'])}"
+        raise UserError(_format_refusal(first, second, reason))
+    common = set(about["classes"]) & set(other_about["classes"])
+    moved = [
+        pair for pair in zip(about["classes"], other_about["classes"]) if len(set(pair)) == 2 and set(pair) & common
+    ]
+    if moved:
+        reason = f"classes in another order ({moved[0][1]} instead of {moved[0][0]}); evaluate both on equal lists"
+        raise UserError(_format_refusal(first, second, reason))
+    return first.kind
+
+
 def _find_other_labels(first: EvaluationTable, second: EvaluationTable, order: np.ndarray) -> np.ndarray:
     """Return which samples of the first table have another ground truth in the second, bool (samples,)."""
     true, other = (table.kind.truth(table.arrays) for table in (first, second))
@@ -158,7 +172,8 @@ def match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
         raise UserError(
             _format_refusal(first, second, reason)
             + f", {new.total():,} of {len(second_names):,} only in the second (such as "
-            f"{shorten(next(iter(new or missing)), 60)}); evaluate both on the same data and split"
+            f"{shorten(next(iter(new or missing)), 60)}); evaluate both on the same data and split, or "
+            "compare them as two sets of samples with -unpaired"
         )
     order = np.empty(len(first_names), np.int64)
     order[sorted(range(len(first_names)), key=first_names.__getitem__)] = sorted(
@@ -176,53 +191,126 @@ def simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list
     return first, second
 
 
-def compare_tables(first: EvaluationTable, second: EvaluationTable, comparisons: int = 1) -> dict[str, Any]:
+def compare_tables(
+    first: EvaluationTable, second: EvaluationTable, comparisons: int = 1, margin: float | None = None
+) -> dict[str, Any]:
     """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError.
 
-    With several ``comparisons``, differences have intervals of a level that holds for all of them together.
+    Args:
+        first: of the model that the other is compared with.
+        second: of the same samples.
+        comparisons: of how many this is one; all their differences together have intervals of a higher level.
+        margin: a difference that does not matter. The second is not worse by it if the interval ends above -margin, and
+            equivalent if that of two one-sided tests, 90 % in place of 95 %, lies within. Source: D. J. Schuirmann, "A
+            Comparison of the Two One-Sided Tests Procedure and the Power Approach for Assessing the Equivalence of
+            Average Bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15, 1987.
     """
     pair = TablePair.match(first, second)
-    score, level = first.about["score"], find_level(comparisons)
+    score, scores = first.about["score"], pair.scores
     # all swaps of a rate are known
-    is_exact = score in pair.scores.hits[0] and score not in pair.kind.pooled_rates
-    swapped = pair.scores.measure_swaps(SWAPS if is_exact else pair.kind.swaps)
-    tested, intervals = pair.get_difference(swapped), pair.compute_intervals(swapped)
-    if comparisons > 1:
-        intervals = intervals._replace(difference=pair.scores.compute_differences(level, swapped))
+    is_exact = score in scores.hits[0] and score not in pair.kind.pooled_rates
+    swapped = scores.measure_swaps(SWAPS if is_exact else pair.kind.swaps)
+    tests = ["McNemar's mid-p test"] if scores.is_single(score) else ["Student's t"]
+    tests += [] if is_exact else [f"deviation of {pair.kind.swaps:,} swaps"]
+    tested, own = pair.get_difference(swapped), pair.compute_intervals(swapped)[:2]
+    facts = {
+        "samples": len(pair.order),
+        "test": ", ".join(tests),
+        **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
+        "warnings": [*find_warnings(first, second), *_compare_groups(pair)],
+        "notes": _find_notes(pair, PairIntervals(*own, {}), tested),
+    }
+    compared = _compare(first, second, swapped, own, scores.compute_differences, comparisons, margin)
+    return {**compared, **facts, **_find_changes(pair)}
+
+
+def compare_sets(
+    first: EvaluationTable, second: EvaluationTable, comparisons: int = 1, margin: float | None = None
+) -> dict[str, Any]:
+    """Compare the scores of two sets of other samples, such as of an external validation; see ``compare_tables``."""
+    kind = require_comparable(first, second)
+    common = set(first.names) & set(second.names)
+    if common:
+        reason = f"{len(common):,} samples are in both, such as {min(common)}: drop -unpaired"
+        raise UserError(_format_refusal(first, second, reason))
+    sets, classes = [], first.about["classes"]
+    for table in (first, second):
+        numbers = number_groups(None if table.groups is None else table.groups.names)
+        sets.append((kind.declare_recomputed([table.arrays], classes), len(table.names), numbers))
+    own = [bootstrap(declared, number, PERCENT, groups=numbers) for declared, number, numbers in sets]
+    measured = measure_unpaired(sets)
+    if first.about["score"] not in measured:
+        raise UserError(_format_refusal(first, second, explain_undefined(first)))
+
+    def compute(level: float, found: Mapping[str, PairedDifference]) -> dict[str, ConfidenceInterval]:
+        return {name: one.compute_interval(level, find_bounds(sets[0][0], name)) for name, one in found.items()}
+
+    units = [f"{len(t.names):,} samples{'' if t.groups is None else f', {t.groups}'}" for t in (first, second)]
+    facts = {"samples": len(first.names), "other_samples": len(second.names), "test": "Welch's t"}
+    notes = [f"{' and '.join(units)} that are not paired: other samples are as likely a cause as other models"]
+    warnings = [line for line in find_warnings(first, second) if not line.startswith(("split", "dataset"))]
+    compared = _compare(first, second, measured, own, compute, comparisons, margin)
+    return {**compared, **facts, "warnings": warnings, "notes": notes}
+
+
+def _compare(
+    first: EvaluationTable,
+    second: EvaluationTable,
+    measured: Mapping[str, PairedDifference],
+    own: Sequence[Mapping[str, ConfidenceInterval]],
+    compute: Callable[[float, Mapping[str, PairedDifference]], Mapping[str, ConfidenceInterval]],
+    comparisons: int,
+    margin: float | None,
+) -> dict[str, Any]:
+    """Return what ``compare_tables`` and ``compare_sets`` have in common.
+
+    Args:
+        first: see ``compare_tables``.
+        second: see ``compare_tables``.
+        measured: the differences.
+        own: intervals of both.
+        compute: computes intervals of this level of some of ``measured``.
+        comparisons: see ``compare_tables``.
+        margin: see ``compare_tables``.
+    """
+    score, level, kind = first.about["score"], find_level(comparisons), first.kind
+    intervals = PairIntervals(*map(dict, own), dict(compute(level, measured)))
     rows = {name: _build_row(intervals, name) for name in intervals.difference}
-    class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
+    class_scores = {kind.class_score.format(name): name for name in first.about["classes"]}
     classes = [
         {"class": class_scores[name], "score": name, **row} for name, row in rows.items() if name in class_scores
     ]
     classes.sort(key=lambda row: -abs(row["difference"]["value"]))
     if len(classes) > MOST_CLASSES:
         of_listed = find_level(comparisons * len(classes), MOST_CLASSES)
-        names = [row["score"] for row in classes[:MOST_CLASSES]]
-        wider = pair.scores.compute_differences(of_listed, {name: swapped[name] for name in names})
+        wider = compute(of_listed, {row["score"]: measured[row["score"]] for row in classes[:MOST_CLASSES]})
         for row in classes[:MOST_CLASSES]:
             row["listed"] = {"percent": of_listed, **wider[row["score"]].plain()}
     before, now = (load_training_settings(str(table.about["of"]), table.file.parent) for table in (first, second))
-    tests = ["McNemar's mid-p test"] if pair.scores.is_single(score) else ["Student's t"]
-    tests += [] if is_exact else [f"deviation of {pair.kind.swaps:,} swaps"]
     comparison = {
         "first": first.run,
         "second": second.run,
         "score": score,
         "more_is_better": first.about["more_is_better"],
-        "samples": len(pair.order),
         "percent": PERCENT,
         "difference_percent": level,
         **rows[score],
-        "p": float(f"{tested.p:.6g}"),
-        "test": ", ".join(tests),
-        **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
+        "p": float(f"{measured[score].p:.6g}"),
         "settings": find_differing_settings(before, now, ignored=("score",)),
-        "warnings": [*find_warnings(first, second), *_compare_groups(pair)],
-        "notes": _find_notes(pair, intervals, tested),
         "values": {name: row for name, row in rows.items() if name not in class_scores},
         "classes": classes,
-        **_find_changes(pair),
     }
+    if margin is not None:
+        found, narrow = intervals.difference[score], compute(2 * level - 100, {score: measured[score]})[score]
+        worst = found.low if first.about["more_is_better"] else -found.high
+        is_inside = -margin < narrow.low and narrow.high < margin
+        comparison["margin"] = {
+            "margin": margin,
+            "not_worse": found.has_width() and worst > -margin,
+            "equivalent": narrow.has_width() and is_inside,
+            "interval": narrow.plain(),
+            "percent": 2 * level - 100,
+        }
     return add_finding(comparison, comparisons)
 
 
@@ -247,6 +335,9 @@ def _find_notes(pair: TablePair, found: PairIntervals, tested: PairedDifference)
     number, unit = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
     note = small_sample_warning(number, unit, intervals, rates, [f"{which} {score}" for which in both], pair.kind.few)
     notes = [note] if note else []
+    folders = pair.first.about.get("folders")
+    if folders and pair.kind.is_ranking:
+        notes.append(f"{score} ranks the outputs of {folders} models together, whose scales may differ")
     if tested.deviation and not pair.scores.is_single(score) and tested.deciding < _FEW_DECIDING:
         differing = pair.scores.count_differing(score)
         if differing < _FEWEST_DIFFERING:

@@ -3,6 +3,7 @@
 import hashlib
 import shlex
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -156,10 +157,40 @@ def _decode_names(array: np.ndarray) -> list[str]:
 def read_table(run: str) -> EvaluationTable:
     """Read the table of a run's last evaluation, during or after training, from its folder or a file in it.
 
+    A folder without a table whose folders have some, such as the five folds of a model, has their samples together.
+
     Raises:
         UserError: there is no table, it is damaged, or its kind of scores is not registered.
     """
+    folds = sorted({str(file.parent) for name in FILES for file in Path(run).glob(f"*/{name}")})
+    if len(folds) > 1 and not any(Path(run, name).is_file() for name in FILES):
+        return _join(run, [read_table(fold) for fold in folds])
     return max((_read_file(run, file) for file in _list_files(run)), key=lambda table: table.about["time"])
+
+
+def _join(run: str, tables: Sequence[EvaluationTable]) -> EvaluationTable:
+    """Return the samples of tables together; UserError: they share samples, or differ in more than these."""
+    first, names = tables[0], [name for table in tables for name in table.names]
+    for table in tables[1:]:
+        differs = [what for what in ("task", "kind", "score", "classes") if table.about[what] != first.about[what]]
+        differs += ["groups"] if (table.groups is None) != (first.groups is None) else []
+        if differs:
+            raise UserError(
+                f"compare: {run}: {table.run} has other {differs[0]} than {first.run}: name one of its folders"
+            )
+    if len(set(names)) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise UserError(
+            f"compare: {run} has no table, and its folders share samples, such as {twice}: name one of them, such as "
+            f"{first.run}, or evaluate each on other samples, as folds are"
+        )
+    of = {str(table.about["of"]) for table in tables}
+    source = next(iter(of)) if len(of) == 1 else RESULTS.strip() if all(one.startswith(RESULTS) for one in of) else ""
+    about = {**first.about, "digest": "", "of": f"{source} of {len(tables)} folders".strip()}
+    arrays = TableArrays(first.kind.join([table.arrays for table in tables]), first.file, first.about["kind"])
+    groups = [table.groups.names for table in tables if table.groups is not None]
+    joined = first.groups and first.groups._replace(names=np.concatenate(groups))
+    return EvaluationTable(run, {**about, "folders": len(tables)}, names, arrays, first.file, joined)
 
 
 def _read_file(run: str, file: Path) -> EvaluationTable:

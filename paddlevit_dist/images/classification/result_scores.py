@@ -22,12 +22,14 @@ _SMALLEST = 1e-15  # smaller probabilities are replaced by it, or one confident 
 class TableAnswers(NamedTuple):
     """A table's answers for the images, in the order of the ground truth.
 
-    ``places`` are int32 (images,), numbers of classes preferred to the true one, ``losses`` float32 (images,), NaN if
+    ``places`` are int32 (images,), numbers of classes preferred to the true one, ``predictions`` the best class, -1 of
+    a row that is not finite, ``losses`` float32 (images,), NaN if
     there are none, and ``top`` the available k of top-k. Lines are about the rules (``protocol``) and the data.
     ``by_number``: whether numbers or the order of columns tell the classes, not names.
     """
 
     places: np.ndarray
+    predictions: np.ndarray
     losses: np.ndarray
     top: tuple[int, ...]
     protocol: list[str]
@@ -77,6 +79,7 @@ def score(
         arrays={
             "labels": truth.labels.astype(np.int32),
             "places": answers.places,
+            "predictions": answers.predictions,
             "losses": answers.losses,
             "top": np.array(answers.top, np.int32),
         },
@@ -171,6 +174,7 @@ def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     truth, layout = finder.truth, finder.layout
     number, classes = len(truth.names), np.arange(len(truth.classes))
     places, losses = np.zeros(number, np.int32), np.full(number, np.nan, np.float32)
+    predictions = np.full(number, -1, np.int32)
     are_probabilities, not_finite, smallest = True, 0, 0
     rows = finder.rows()
     while batch := list(itertools.islice(rows, max(1, _MOST_NUMBERS // len(classes)))):
@@ -181,6 +185,7 @@ def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         ahead = (scores > true) | ((scores == true) & (classes < labels[:, None]))
         finite = np.isfinite(scores).all(axis=1)
         places[chosen] = np.where(finite, ahead.sum(axis=1), len(classes))
+        predictions[chosen] = np.where(finite, scores.argmax(axis=1), -1)
         not_finite += int((~finite).sum())
         finite_scores = scores[finite]
         are_probabilities &= bool(
@@ -214,7 +219,7 @@ def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         notices.append(f"{finder.path}: {smallest:,} true classes below {_SMALLEST:g}: raised to it, as Kaggle does")
     by_number = layout.classes is None or set(truth.classes).isdisjoint(layout.classes)
     losses = losses if has_loss else np.full(number, np.nan, np.float32)
-    return TableAnswers(places, losses, top, protocol, notices, by_number)
+    return TableAnswers(places, predictions, losses, top, protocol, notices, by_number)
 
 
 def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
@@ -225,7 +230,7 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     truth, columns = finder.truth, finder.layout.best
     label_of, advice = _labels(truth.classes), "write the names of the classes"
     numbers = list(map(int, truth.classes)) if all(map(str.isdecimal, truth.classes)) else range(len(truth.classes))
-    places = np.zeros(len(truth.names), np.int32)
+    places, predictions = (np.zeros(len(truth.names), np.int32) for _ in range(2))
     off = np.zeros(len(truth.names), np.int64)  # the first class minus the true one, if classes are numbers
     found, are_numbers = set[int](), True
     shares = np.full((len(truth.names), 2), np.nan)  # of the true class, and of all
@@ -240,6 +245,7 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
             raise UserError(f"{finder.path}, line {row.line}: {name}; it has {shorten(', '.join(truth.classes), 80)}")
         labels = [label_of[class_name] for class_name in names]
         found.add(numbers[labels[0]])
+        predictions[place] = labels[0]
         off[place] = numbers[labels[0]] - numbers[truth.labels[place]]
         are_numbers &= names[0].isdecimal()
         places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)
@@ -261,4 +267,4 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         notices.append(f"{finder.path}: with classes one lower or higher {shift}")
     losses = -np.log(np.maximum(shares[:, 0], _SMALLEST)) if has_loss else np.full(len(truth.names), np.nan)
     top = tuple(k for k in list_tops(len(truth.classes)) if k <= len(columns))
-    return TableAnswers(places, losses.astype(np.float32), top, protocol, notices, are_numbers)
+    return TableAnswers(places, predictions, losses.astype(np.float32), top, protocol, notices, are_numbers)

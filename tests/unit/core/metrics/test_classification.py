@@ -10,6 +10,7 @@ from paddlevit_dist.core.metrics.classification import (
     join_records,
     require_num_classes,
 )
+from paddlevit_dist.core.metrics.classification_scores import SENSITIVITY
 from paddlevit_dist.core.metrics.classifier_prediction import ClassifierPrediction, best_classes, probabilities
 from paddlevit_dist.core.tasks import EnsembleMember
 from paddlevit_dist.core.tasks.prediction import CheckpointMeta
@@ -27,11 +28,13 @@ def test_top5_is_told_where_five_classes_are_not_all_or_nearly_all(num_classes):
     values = metrics.compute(metrics.state)
     position = (logits > logits[np.arange(50), labels][:, None]).sum(axis=1)
     top1, top5 = (100.0 * np.mean(position < k) for k in (1, 5))
+    own = ["balanced accuracy", "macro precision", "MCC", "kappa"]
+    own += ["precision 0", "precision 1", "AUC", SENSITIVITY, "Brier score"] if num_classes == 2 else []
     if num_classes < 6:
-        assert list(values) == ["top-1", "loss", "balanced accuracy", "top-1 count", "samples"]
+        assert list(values) == ["top-1", "loss", *own, "top-1 count", "samples"]
         assert metrics.summary(values) == f"top-1 {top1:.2f} loss {values['loss']:.4f}"
     else:
-        assert list(values) == ["top-1", "top-5", "loss", "balanced accuracy", "top-1 count", "top-5 count", "samples"]
+        assert list(values) == ["top-1", "top-5", "loss", *own, "top-1 count", "top-5 count", "samples"]
         assert values["top-5"] == pytest.approx(top5) and values["top-5 count"] == (position < 5).sum()
         assert metrics.summary(values) == f"top-1 {top1:.2f} top-5 {top5:.2f} loss {values['loss']:.4f}"
     assert values["top-1"] == pytest.approx(top1) and values["samples"] == 50

@@ -1,10 +1,13 @@
 """Scores of tables of classified samples: which tables are valid, what is right, and several tables at once."""
 
+import warnings
+
 import numpy as np
 import pytest
+from sklearn import metrics
 
 from paddlevit_dist.core.intervals import bootstrap
-from paddlevit_dist.core.metrics.classification_scores import ClassificationScores
+from paddlevit_dist.core.metrics.classification_scores import SENSITIVITY, ClassificationScores
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
 
 NAMES = ["cow", "ant", "bee"]
@@ -93,3 +96,42 @@ def test_the_interval_of_a_subclasss_score_has_no_bounds_that_nobody_declared():
     assert low.low < low.value < low.high < 0
     assert [low.low, low.high] == pytest.approx([high.low - 50, high.high - 50])
     assert low.high - low.value == pytest.approx(low.value - low.low)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_agreement_and_curves_are_those_of_scikit_learn_also_of_weighted_samples(size):
+    generator, number = np.random.default_rng(size), 300
+    labels, logits = generator.integers(0, size, number), generator.normal(size=(number, size))
+    logits[np.arange(number), labels] += 1.0
+    shares = np.round(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True), 2).clip(0.01)  # some are equal
+    shares[:, 0] = 1 - shares[:, 1:].sum(axis=1)
+    found, weights = shares.argmax(axis=1), generator.integers(0, 2, (3, number)).astype(np.float64)
+    losses = -np.log(shares[np.arange(number), labels]).astype(np.float32)
+    arrays = {"labels": labels, "places": (found != labels).astype(int), "losses": losses, "top": np.array([1])}
+    arrays["predictions"] = found
+    values = ClassificationScores([*map(str, range(size))]).compute(arrays, weights)
+    for draw, own in enumerate(weights):
+        rows = own > 0
+        expected = {"MCC": metrics.matthews_corrcoef(labels[rows], found[rows])}
+        expected["kappa"] = metrics.cohen_kappa_score(labels[rows], found[rows])
+        precisions = 100 * metrics.precision_score(labels[rows], found[rows], average=None)
+        expected["macro precision"] = precisions.mean()
+        if size == 2:
+            of_second = shares[rows, 1]
+            false, right, _ = metrics.roc_curve(labels[rows], of_second, drop_intermediate=False)
+            expected |= {"AUC": metrics.roc_auc_score(labels[rows], of_second), "precision 1": precisions[1]}
+            expected["Brier score"] = metrics.brier_score_loss(labels[rows], of_second)
+            expected[SENSITIVITY] = 100 * right[false <= 0.05].max()
+        for name, value in expected.items():
+            assert values[name][draw] == pytest.approx(value), name
+    assert ("AUC" in values) == (size == 2)
+
+
+def test_scores_of_one_class_alone_are_not_defined_and_have_no_warning():
+    arrays = {"labels": np.ones(5, int), "places": np.zeros(5, int), "top": np.array([1])}
+    arrays |= {"losses": np.full(5, -np.log(0.9)), "predictions": np.ones(5, int)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = ClassificationScores(["a", "b"]).compute(arrays, np.ones((1, 5)))
+    assert all(np.isnan(values[name][0]) for name in ("MCC", "kappa", "AUC", SENSITIVITY))
+    assert values["Brier score"][0] == pytest.approx(0.01) and values["macro precision"][0] == 100

@@ -37,7 +37,8 @@ def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path
     evaluate_only(again)
     (first,), (second,) = make_events(trained), make_events(evaluated)
     assert first["interval"] == second["interval"] and first["interval"]["percent"] == 95
-    assert set(first["interval"]) == {"percent", "top-1", "top-5", "loss", "balanced accuracy"}  # of what the event has
+    names = {"top-1", "top-5", "loss", "balanced accuracy", "macro precision", "MCC", "kappa"}
+    assert set(first["interval"]) == {"percent", *names}  # of what the event has
     low, high = first["interval"]["top-1"]
     assert [low, high] == pytest.approx(quantiles(first["top-1 count"], 200).tolist(), abs=1.0)  # two images
     shown = f"top-1 {first['top-1']:.2f} [{low:.1f}, {high:.1f}] top-5 {first['top-5']:.2f} loss {first['loss']:.4f}"

@@ -194,7 +194,7 @@ class ParquetData(DataFile):
     def batches(self, columns: Sequence[str]) -> Iterator[list[Any]]:
         """Yield the arrays of some columns for the next rows, as many as fit into some memory."""
         self.require_columns(columns)
-        self._require_size(columns)
+        self.check_sizes(columns)
         for number in range(self._file.metadata.num_row_groups):
             rows = max(self._file.metadata.row_group(number).num_rows, 1)
             sizes = [  # a cell of a dictionary may be as large as its whole column
@@ -214,25 +214,6 @@ class ParquetData(DataFile):
                 names = batch.schema.names
                 yield [batch.column(names.index(name)) for name in columns]
 
-    def check_groups(self, columns: Sequence[str]) -> tuple[int, str]:
-        """Return the bytes of columns, and a line if a group of rows takes much memory, or an empty text.
-
-        Raises:
-            UserError: a group of rows does not fit into memory.
-        """
-        groups = range(self._file.metadata.num_row_groups)
-        sizes = [sum(leaf.total_uncompressed_size for _, leaf in self._list_leaves(each, columns)) for each in groups]
-        largest, memory = max(sizes, default=0), read_memory()
-        need = _GROUP_FACTOR * largest
-        if memory is not None and need > memory[1]:
-            raise UserError(
-                f"{self.path}: a group of rows has {largest:,} bytes and takes about {need:,} of memory, but only "
-                f"{memory[1]:,} are free: write it again with smaller groups (row_group_size=100 of "
-                "pyarrow.parquet.write_table), or read it on a larger machine"
-            )
-        note = f"note: {self.path} has groups of rows of up to {largest:,} bytes, which take twice this in memory"
-        return sum(sizes), "" if largest < _LARGE_GROUP else note
-
     def _list_leaves(self, group: int, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
         """Yield number and metadata of each stored column of a group of rows that is a part of ``columns``."""
         metadata = self._file.metadata.row_group(group)
@@ -241,21 +222,26 @@ class ParquetData(DataFile):
             if leaf.path_in_schema.split(".")[0] in columns or leaf.path_in_schema in columns:
                 yield number, leaf
 
-    def _require_size(self, columns: Sequence[str]) -> None:
-        """Raise a UserError if a small file unpacks to so much that it fills memory or disk: its headers tell.
+    def check_sizes(self, columns: Sequence[str]) -> tuple[int, str]:
+        """Return the bytes of columns, and a line if a group of rows takes much memory, or an empty text.
 
         Values that repeat take no room in a file. Headers have the number of values. The repetitions of a long text or
         image in a dictionary are counted if they might be too many.
+
+        Raises:
+            UserError: a small file unpacks to what fills memory or disk, or a group does not fit into memory.
         """
-        most = max(_MOST_BYTES, _MOST_TIMES * os.path.getsize(self.path))
-        total = 0
+        most, memory = max(_MOST_BYTES, _MOST_TIMES * os.path.getsize(self.path)), read_memory()
+        total, stored, largest = 0, 0, 0
         for group in range(self._file.metadata.num_row_groups):
+            before = stored
             for number, leaf in self._list_leaves(group, columns):
                 size = leaf.num_values * _WIDTHS.get(leaf.physical_type, self._file.schema.column(number).length or 4)
                 if leaf.physical_type == "BYTE_ARRAY":
                     size += leaf.total_uncompressed_size
                     if leaf.has_dictionary_page and leaf.num_values * leaf.total_uncompressed_size > most:
                         size = self._count_bytes(group, leaf.path_in_schema, most)
+                stored += leaf.total_uncompressed_size
                 total += max(size, leaf.total_uncompressed_size)
                 if total > most:
                     raise UserError(
@@ -263,6 +249,15 @@ class ParquetData(DataFile):
                         f"{leaf.path_in_schema}, column {shorten(leaf.path_in_schema.split('.')[0], 60)}: it is "
                         "damaged, or made to fill memory and disk"
                     )
+            largest = max(largest, stored - before)
+        if memory is not None and _GROUP_FACTOR * largest > memory[1]:
+            raise UserError(
+                f"{self.path}: a group of rows has {largest:,} bytes and takes about {_GROUP_FACTOR * largest:,} of "
+                f"memory, but only {memory[1]:,} are free: write it again with smaller groups (row_group_size=100 of "
+                "pyarrow.parquet.write_table), or read it on a larger machine"
+            )
+        note = f"note: {self.path} has groups of rows of up to {largest:,} bytes, which take twice this in memory"
+        return stored, "" if largest < _LARGE_GROUP else note
 
     def _count_bytes(self, group: int, leaf: str, most: int) -> int:
         """Return the bytes of all values of a stored column. Only the distinct values are unpacked."""
@@ -337,7 +332,7 @@ def _read_table(path: str) -> Any:
 
     if path.endswith(PARQUET):
         data = ParquetData(path)
-        data._require_size(data.schema.names)
+        data.check_sizes(data.schema.names)
         return pyarrow.parquet.read_table(path, use_threads=False)
     if path.endswith(".csv"):
         return pyarrow.csv.read_csv(path, pyarrow.csv.ReadOptions(use_threads=False))
@@ -412,7 +407,7 @@ def _write(data: DataFile, columns: Sequence[str], target: Path, notices: list[s
 
     size = os.path.getsize(data.path)
     if isinstance(data, ParquetData):
-        size, note = data.check_groups(columns)
+        size, note = data.check_sizes(columns)
         notices += filter(None, [note])
     _require_room(target, size)
     parts = [pyarrow.field("bytes", pyarrow.large_binary()), pyarrow.field("path", pyarrow.large_string())]

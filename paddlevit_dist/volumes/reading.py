@@ -41,6 +41,21 @@ _SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, including its
 _LONGEST_EXTENSIONS = 1 << 26  # bytes between the header and the voxels of a NIfTI file
 
 
+class FileChannel(str):
+    """The path of a file whose fourth axis is channels; ``channel`` is the one that is read."""
+
+    channel: int
+
+    def __new__(cls, path: str, channel: int) -> "FileChannel":
+        """Return the path with the number of a channel, from 0."""
+        self = super().__new__(cls, path)
+        self.channel = channel
+        return self
+
+    def __reduce__(self) -> Any:
+        return FileChannel, (str(self), self.channel)
+
+
 class VolumeHeader(NamedTuple):
     """Header of a volume, read before the voxels."""
 
@@ -56,6 +71,7 @@ class _OpenedVolume(NamedTuple):
     convention: str
     load: Callable[[], np.ndarray]
     remarks: tuple[str, ...] = ()
+    has_time: bool = False  # whether the header says that a fourth axis is time
 
 
 def read_header(path: str, max_voxels: int = MAX_VOXELS) -> VolumeHeader:
@@ -189,7 +205,28 @@ def _open(file: str) -> _OpenedVolume:
     reader = _READERS[_suffix(file)]
     with readable(file):
         require_regular(file)
-    return _read_or_raise(file, lambda: reader(file))
+    opened = _read_or_raise(file, lambda: reader(file))
+    if isinstance(file, FileChannel):
+        channel, load = file.channel, opened.load
+        opened = opened._replace(shape=opened.shape[1:], load=lambda: load()[channel])
+    return opened
+
+
+def list_channels(file: str, number: int) -> tuple[str, ...]:
+    """Return the channels of a file: itself, or ``number`` parts if it has this number of them along its fourth axis.
+
+    Raises:
+        UserError: its header says that the fourth axis is time.
+    """
+    opened = _open(file) if number > 1 and file.lower().endswith((".nii", ".nii.gz")) else None
+    if opened is None or len(opened.shape) != 4 or opened.shape[0] != number:
+        return (file,)
+    if opened.has_time:
+        raise UserError(
+            f"{file}: its fourth axis is time, as its header says (xyzt_units): if it is the {number} channels, write "
+            "mm alone to the header (nibabel: image.header.set_xyzt_units('mm')), or one file for each channel"
+        )
+    return tuple(FileChannel(file, channel) for channel in range(number))
 
 
 def _read_or_raise(file: str, read: Callable[[], Any]) -> Any:
@@ -227,9 +264,10 @@ def _open_nifti(file: str) -> _OpenedVolume:
         sform, qform = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
         if not is_same_place(qform, sform):
             remarks.append(header_remarks.TWO_NIFTI_PLACES)
-    affine, notes = length_units.convert_nifti(file, affine, int(image.header["xyzt_units"]))
-    remarks += notes
-    return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
+    units = int(image.header["xyzt_units"])
+    affine, notes = length_units.convert_nifti(file, affine, units)
+    shape, has_time = image.shape[::-1], units & 0x38 in (8, 16, 24)  # seconds, milliseconds, microseconds
+    return _OpenedVolume(shape, affine, "ras", lambda: np.asanyarray(image.dataobj).T, (*remarks, *notes), has_time)
 
 
 def _nifti_class(nibabel: ModuleType, file: str) -> tuple[Any, bytes]:

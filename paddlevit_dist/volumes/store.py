@@ -14,7 +14,7 @@ from ..core.runtime.errors import UserError
 from ..core.runtime.json_format import format_json
 from .geometry import VolumeGeometry, check_voxels, resample, resampled_shape, to_canonical
 from .nonzero import BOX, MASK, VOLUME, compute_box, nonzero_mask
-from .reading import list_parts, read_header, read_volume
+from .reading import FileChannel, list_parts, read_header, read_volume
 from .settings import MAX_VOXELS
 
 _VERSION = 9  # version of the cached files
@@ -82,6 +82,7 @@ class DecodedStore:
         parts = [(part, os.stat(part)) for channel in (file, *within[1:]) for part in list_parts(channel)]
         states = [(os.path.basename(part), state.st_size, state.st_mtime_ns) for part, state in parts]
         facts = [_VERSION, os.path.abspath(file), states, self.spacing, *self._meaning, *within[:1]]
+        facts += [["channel", file.channel]] if isinstance(file, FileChannel) else []
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
     def _decode(self, file: str, facts: Path, target: Path, *within: str) -> None:

@@ -2,7 +2,8 @@
 
 ``imagesTr/NAME_0000.nii.gz`` and so on for each channel, ``labelsTr/NAME.nii.gz``, and ``dataset.json`` with the names
 of channels and labels, as versions 1 and 2 write it. Its entry "dataset" may list the files of each volume instead, at
-any path. Also the layout of the Medical Segmentation Decathlon, whose volumes of one channel have no number.
+any path. Also the layout of the Medical Segmentation Decathlon, whose volumes have no number: their channels, if there
+are several, are the fourth axis of the file.
 """
 
 import os
@@ -21,7 +22,16 @@ from ...core.runtime.text_files import is_whole, read_json
 from ...core.tasks.dataset import peek_files, require_folder, require_split
 from ...core.tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
-from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_volumes, read_aligned_headers
+from ..reading import (
+    FileChannel,
+    VolumeHeader,
+    case_name,
+    common_spacing,
+    format_remarks,
+    list_channels,
+    list_volumes,
+    read_aligned_headers,
+)
 from ..store import DecodedStore, DecodedVolume
 from .dataset import DEFAULT_OPTIONS, IGNORED, NOT_IN_FILES, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
 from .regions import LabelRegion, has_regions, read_regions
@@ -209,19 +219,26 @@ def _listed_cases(file: str, listed: object, channels: Sequence[str]) -> list[_C
         images, label = (entry.get(key) for key in ("images", "label")) if isinstance(entry, Mapping) else (None, None)
         if not isinstance(images, list) or not all(isinstance(path, str) for path in [*images, label]):
             raise UserError(f"{file}: {expected}; {shorten(name)} is {shorten(str(entry))}")
+        if len(images) == 1:
+            images = list(list_channels(_resolve(file, images[0]), len(channels)))
         if len(images) != len(channels):
             raise UserError(
                 f"{file}: {shorten(name)} has {len(images)} images, expected one for each of the {len(channels)} "
                 f"channels ({', '.join(channels)})"
             )
-        *paths, label_path = (
-            os.path.abspath(os.path.join(os.path.dirname(file), os.path.expandvars(path))) for path in [*images, label]
-        )
+        *paths, label_path = (_resolve(file, path) for path in [*images, label])
         missing = [path for path in [*paths, label_path] if not os.path.exists(path)]
         if missing:
             raise UserError(f"{file}: {shorten(name)} names {missing[0]}, which does not exist; correct the path")
         cases.append((name, tuple(paths), label_path))
     return cases
+
+
+def _resolve(file: str, path: str) -> str:
+    """Return the absolute path of a file that ``dataset.json`` names."""
+    if isinstance(path, FileChannel):
+        return path
+    return os.path.abspath(os.path.join(os.path.dirname(file), os.path.expandvars(path)))
 
 
 def _labels_by_number(file: str, labels: object) -> dict[int, str]:
@@ -247,7 +264,7 @@ def _labels_by_number(file: str, labels: object) -> dict[int, str]:
 def group_channels(
     files: Sequence[str], channels: Sequence[str], refused: list[tuple[str, str]] | None = None
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Group files by volume, each with the files of its channels in order.
+    """Group files by volume, each with the files of its channels in order, or the channels of its one file.
 
     A number that is not a channel's, as in ``scan_2024.nii.gz``, is part of the name, unless another file is channel 0
     of that volume. A volume that lacks a channel or has too many is a UserError, or is skipped: its first file and the
@@ -264,13 +281,19 @@ def group_channels(
         cases.setdefault(name, {}).setdefault(number, []).append(file)
     volumes = []
     for name, of_channels in sorted(cases.items()):
-        problem = _find_problem(name, of_channels, channels)
+        first, problem = of_channels[min(of_channels)][0], ""
+        if len(of_channels) == 1 and case_name(first) == name and os.path.isfile(first):
+            try:
+                of_channels = {at: [part] for at, part in enumerate(list_channels(first, len(channels)))}
+            except UserError as error:
+                problem = str(error)
+        problem = problem or _find_problem(name, of_channels, channels)
         if not problem:
             volumes.append((name, tuple(of_channels[i][0] for i in range(len(channels)))))
         elif refused is None:
             raise UserError(problem)
         else:
-            refused.append((of_channels[min(of_channels)][0], problem))
+            refused.append((first, problem))
     return volumes
 
 

@@ -1,7 +1,9 @@
 """nnU-Net's layout, and where labels lie."""
 
 import json
+import pickle
 
+import nibabel
 import numpy as np
 import pytest
 from support.files.nnunet_folders import SECOND, make_labels, raw_data
@@ -49,6 +51,31 @@ def test_channels_and_labels_are_read_as_classes(tmp_path, description, suffix):
         assert (labels.array[tuple(places.T)] == label).all()
     assert sorted(labels.places) == [1, 2]
     assert channels[1].moments[0] == pytest.approx(100, abs=2) and channels[0].moments[1] == pytest.approx(20, abs=2)
+
+
+@pytest.mark.parametrize("units", [("mm",), ("mm", "sec")])
+def test_a_fourth_axis_is_channels_unless_the_header_says_time(tmp_path, units):
+    """The Decathlon's tasks 01 and 05 are the first; ACDC's patient001_4d.nii.gz is the second."""
+    labels = make_labels(0)
+    for number in range(3):
+        write_volume(tmp_path / "labelsTr" / f"p_{number}.nii.gz", labels)
+        file = tmp_path / "imagesTr" / f"p_{number}.nii.gz"
+        file.parent.mkdir(exist_ok=True)
+        image = nibabel.Nifti1Image(np.stack([labels.T, labels.T + 100], axis=-1).astype(np.int16), AFFINE)
+        image.header.set_xyzt_units(*units)
+        image.to_filename(file)
+    (tmp_path / "dataset.json").write_text(json.dumps(FIRST))
+    if len(units) > 1:
+        with pytest.raises(UserError, match=r"p_0\.nii\.gz: its fourth axis is time"):
+            opened(tmp_path)
+        return
+    dataset = pickle.loads(pickle.dumps(opened(tmp_path)))
+    first, second = (channel.array for channel in dataset.read(0)[0])
+    np.testing.assert_array_equal(first, to_canonical(labels, AFFINE)[0])
+    np.testing.assert_array_equal(second, first + 100)
+    case = {"images": ["imagesTr/p_0.nii.gz"], "label": "labelsTr/p_0.nii.gz"}
+    (tmp_path / "dataset.json").write_text(json.dumps({**FIRST, "dataset": {"a": case, "b": case}}))
+    assert len(read_description(str(tmp_path / "dataset.json")).cases[0][1]) == 2
 
 
 def test_the_folder_alone_tells_the_dataset(tmp_path):

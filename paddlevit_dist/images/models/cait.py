@@ -22,8 +22,8 @@ from .resampling import resize_position_embedding
 class TalkingHeadsAttention(MultiHeadAttention):
     """Multi-head self-attention whose heads are mixed linearly before and after the softmax."""
 
-    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, **dropouts: float):
-        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), **dropouts)
+    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float):
+        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), dropout, attention_dropout)
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
         self.proj_l = linear(num_heads, num_heads)
         self.proj_w = linear(num_heads, num_heads)
@@ -47,8 +47,8 @@ class TalkingHeadsAttention(MultiHeadAttention):
 class ClassAttention(MultiHeadAttention):
     """Attention of the class token, the first, to itself and all others (section 3)."""
 
-    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, **dropouts: float):
-        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), **dropouts)
+    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float):
+        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), dropout, attention_dropout)
         self.q = linear(dim, dim, bias=qkv_bias)
         self.k = linear(dim, dim, bias=qkv_bias)
         self.v = linear(dim, dim, bias=qkv_bias)

@@ -51,9 +51,10 @@ class SpatialReductionAttention(MultiHeadAttention):
         is_linear: bool,
         patch_epsilon: float,
         qkv_bias: bool,
-        **dropouts: float,
+        dropout: float,
+        attention_dropout: float,
     ):
-        super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), **dropouts)
+        super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), dropout, attention_dropout)
         self.dim = dim
         self.q = linear(dim, dim, bias=qkv_bias)
         self.kv = linear(dim, 2 * dim, bias=qkv_bias)

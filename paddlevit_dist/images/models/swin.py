@@ -102,8 +102,10 @@ _EPSILON = 1e-5
 class WindowAttention(MultiHeadAttention):
     """Multi-head self-attention among the tokens of a window, with a learned bias for each relative position."""
 
-    def __init__(self, dim: int, window: Size, num_heads: int, qkv_bias: bool, **dropouts: float):
-        super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), **dropouts)
+    def __init__(
+        self, dim: int, window: Size, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float
+    ):
+        super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), dropout, attention_dropout)
         self.window = window
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = linear(dim, dim)
@@ -154,7 +156,10 @@ class SwinBlock(nn.Layer):
         is_shifted: bool,
         mlp_ratio: float,
         drop_path: float,
-        **attention,
+        num_heads: int,
+        qkv_bias: bool,
+        dropout: float,
+        attention_dropout: float,
     ):
         super().__init__()
         window, shift = (window_size,) * 2, (window_size // 2 if is_shifted else 0,) * 2
@@ -164,9 +169,9 @@ class SwinBlock(nn.Layer):
             shift = shift[0] if rows > window_size else 0, shift[1] if columns > window_size else 0
         self.grid, self.window, self.shift = grid, window, shift
         self.norm1 = LayerNorm(dim, epsilon=_EPSILON)
-        self.attn = WindowAttention(dim, window, **attention)
+        self.attn = WindowAttention(dim, window, num_heads, qkv_bias, dropout, attention_dropout)
         self.norm2 = LayerNorm(dim, epsilon=_EPSILON)
-        self.mlp = Mlp(dim, int(dim * mlp_ratio), attention["dropout"])
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), dropout)
         self.drop_path = DropPath(drop_path)
         mask = None
         if grid is not None and any(shift):

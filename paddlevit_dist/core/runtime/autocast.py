@@ -47,9 +47,8 @@ def product_dtype() -> Any:
     """Return the dtype of products, ``paddle.float16`` or ``paddle.bfloat16``; None without mixed precision."""
     tracer = paddle.base.framework._dygraph_tracer()
     name = None if tracer is None else tracer._amp_dtype
-    if name is None or name == "float32":  # where autocast is off; to compare its level takes the host longer
-        return None
-    return getattr(paddle, name) if tracer._amp_level != _AUTOCAST_OFF else None
+    is_off = name in (None, "float32") or tracer._amp_level == _AUTOCAST_OFF
+    return None if is_off else getattr(paddle, name)
 
 
 def like_products(tensor: paddle.Tensor | None) -> paddle.Tensor | None:
@@ -75,22 +74,16 @@ def widen_for_sum(x: paddle.Tensor, number: int) -> paddle.Tensor:
 
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
     """Compute ``x (..., in) @ weight (in, out) + bias`` in the precision of products here."""
-    if not paddle.in_dynamic_mode():
-        return paddle.nn.functional.linear(x, weight, like_products(bias))
-    if bias is None:
-        found = half_weights.find(weight)
-        weight = found if found is weight or product_dtype() is not None else weight  # not where autocast is off
-    else:
-        dtype = product_dtype()
-        if dtype is not None:
-            has_epilogue = biases.has_epilogue(weight, bias, dtype)
-            weight, bias = half_weights.find(weight), half_weights.find(bias)
-            if has_epilogue:
-                return biases.fused_linear(x, weight, bias)
-            bias = as_dtype(bias, dtype)
-        if biases.sums_by_product(x, bias):
-            return biases.add_with_product(paddle._C_ops.matmul(x, weight, False, False), bias)
-    return paddle._C_ops.linear(x, weight, bias)  # Paddle 3.3's function reads its flags first: twice the time
+    dtype = product_dtype() if paddle.in_dynamic_mode() else None
+    if dtype is not None:
+        has_epilogue = bias is not None and biases.has_epilogue(weight, bias, dtype)
+        weight, bias = half_weights.find(weight), None if bias is None else half_weights.find(bias)
+        if has_epilogue:
+            return biases.fused_linear(x, weight, bias)
+    bias = like_products(bias)
+    if bias is not None and biases.sums_by_product(x, bias):
+        return biases.add_with_product(paddle.matmul(x, weight), bias)
+    return paddle.nn.functional.linear(x, weight, bias)
 
 
 def add_bias(product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:

@@ -10,7 +10,6 @@ A bias or weight that is frozen, and any layer of a static program, is computed 
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +26,7 @@ Linear = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor], paddle.Tensor] 
 _BOUNDS = {paddle.float16: 2.0**-9, paddle.bfloat16: 2.0**-6}
 _ROWS = 1024  # of the inputs with which a device is asked
 
-# (in, out, Paddle's dtype) -> whether this GPU may add biases. Each layer hashes a dtype once: that takes 1 us.
+# (in, out, Paddle's dtype) -> whether this GPU may add biases
 _may_add: dict[tuple[int, int, Any], bool] = {}
 
 
@@ -37,25 +36,22 @@ class _BiasAddition(paddle.autograd.PyLayer):
     @staticmethod
     def forward(ctx: Any, product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
         ctx.bias_shape, ctx.is_input_fixed = bias.shape, product.stop_gradient
-        return paddle._C_ops.add(product, bias)
+        return product + bias
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor]:
-        *leading, width = gradient.shape
-        rows = paddle._C_ops.reshape(gradient, [math.prod(leading), width])
+        rows = gradient.reshape([-1, gradient.shape[-1]])
         return None if ctx.is_input_fixed else gradient, sum_rows(rows, ctx.bias_shape)
 
 
 def sum_rows(rows: paddle.Tensor, shape: Sequence[int]) -> paddle.Tensor:
     """Sum (rows, out) over rows by a product with ones, in a shape of the same size."""
-    dtype = "float32" if rows.element_size() == 4 else rows.dtype  # hashed in a tenth of the time
-    ones = device_graph.keep(_ones(rows.shape[0], dtype))
-    product = paddle._C_ops.matmul(ones, rows, False, False)  # (1, out)
-    return paddle._C_ops.reshape(product, shape)
+    ones = device_graph.keep(_ones(rows.shape[0], rows.dtype))
+    return paddle.matmul(ones, rows).reshape(shape)
 
 
 @functools.lru_cache(maxsize=32)
-def _ones(number: int, dtype: str | paddle.dtype) -> paddle.Tensor:
+def _ones(number: int, dtype: paddle.dtype) -> paddle.Tensor:
     """Return a row of ones, (1, number), on this process's device; callers must not change it."""
     return paddle.ones([1, number], dtype=dtype)
 

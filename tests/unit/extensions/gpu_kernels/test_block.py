@@ -121,7 +121,7 @@ def half_products() -> Iterator[dict[str, int]]:
     calls = {"fused_linear": 0, "weight_gradient": 0}
     matmul = paddle._C_ops.matmul
 
-    def multiply(x, y, transpose_x, transpose_y):
+    def multiply(x, y, transpose_x=False, transpose_y=False):
         if x.element_size() == 4:
             return matmul(x, y, transpose_x, transpose_y)
         assert x.dtype == y.dtype

@@ -174,7 +174,10 @@ def _create() -> Any:  # a test on a CPU replaces it
 
 
 def _abandon(graph: Any) -> None:
-    """End a capture that failed, so that Paddle captures no longer.
+    """End a capture that failed, so that Paddle captures no longer; a UserError ends the run if that fails, too.
+
+    Runs capture in their first updates, so what is lost are minutes. A process in place of this one would meet its GPU
+    memory, its loader processes and the lock of its folder.
 
     Tried on an H200 with CUDA's runtime alone: ending an invalid capture fails with 901; one that the driver begins
     ends well and empty, and launches work again. But the runtime keeps the error of the failed call until
@@ -189,7 +192,8 @@ def _abandon(graph: Any) -> None:
         graph.capture_end()  # of an empty one
     except Exception as error:
         raise UserError(
-            "TRAIN.CAPTURE: a capture failed, and this Paddle cannot end it: set TRAIN.CAPTURE False and -resume=auto"
+            "TRAIN.CAPTURE: the capture of passes failed, and this Paddle cannot end it: add TRAIN.CAPTURE False and "
+            "-resume=auto to the command, which continues from the last checkpoint, or begins again"
         ) from error
 
 

@@ -89,6 +89,7 @@ def test_a_capture_that_failed_ends(monkeypatch, failures, raises, calls):
     if raises is None and not failures:
         capture()
     else:
-        with pytest.raises(UserError if failures == 9 else raises or OSError):
+        said = "add TRAIN.CAPTURE False and -resume=auto" if failures == 9 else None
+        with pytest.raises(UserError if failures == 9 else raises or OSError, match=said):
             capture()
     assert graph.calls == calls

@@ -61,23 +61,23 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         _, name, *arrays = self.path.split("/")
         length = self.headers.get("Content-Length", "")
-        if name not in self.server.models:
-            self.answer(404, {"error": f"no model {name}: there are {', '.join(self.server.models)}"})
-        elif not length.isdecimal():
-            self.answer(411, {"error": "the request has no Content-Length"})
-        elif int(length) > LARGEST:
-            self.answer(413, {"error": f"the image has more than {LARGEST:,} bytes"})
+        if not length.isdecimal() or int(length) > LARGEST:
+            self.answer(413 if length else 411, {"error": f"expected a Content-Length of at most {LARGEST:,} bytes"})
             for _ in range(LARGEST >> 16):  # a client that was cut off while it sends would miss the answer
                 if not self.rfile.read(1 << 16):
-                    break
-        else:
-            try:
-                rows = self.server.models[name](self.rfile.read(int(length)))
-                self.answer(200, rows[0].arrays["/".join(arrays)] if arrays else rows)
-            except UserError as error:  # not an image, or damaged
-                self.answer(400, {"error": str(error)})
-            except KeyError:
-                self.answer(404, {"error": f"no array {'/'.join(arrays)}: there are {', '.join(rows[0].arrays)}"})
+                    return
+            return
+        content = self.rfile.read(int(length))
+        if name not in self.server.models:
+            self.answer(404, {"error": f"no model {name}: there are {', '.join(self.server.models)}"})
+            return
+        try:
+            rows = self.server.models[name](content)
+            self.answer(200, rows[0].arrays["/".join(arrays)] if arrays else rows)
+        except UserError as error:  # not an image, or damaged
+            self.answer(400, {"error": str(error)})
+        except KeyError:
+            self.answer(404, {"error": f"no array {'/'.join(arrays)}: there are {', '.join(rows[0].arrays)}"})
 
     def answer(self, code, content):
         is_array = isinstance(content, np.ndarray)

@@ -6,7 +6,6 @@ from .recompute import ProportionRecompute
 from .resampling import (
     bootstrap,
     concat_rank_tables,
-    measure_deviations,
     weighted_sums,
 )
 from .score_ranges import ScoreRange
@@ -33,7 +32,6 @@ __all__ = [
     "confusion_scores",
     "find_share_range",
     "means",
-    "measure_deviations",
     "nanmean",
     "number_groups",
     "paired_difference",

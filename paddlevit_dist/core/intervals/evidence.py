@@ -1,6 +1,5 @@
 """What samples show, and cannot show, of how often an interval holds, and one line about it."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..runtime.printing import shorten
@@ -19,9 +18,8 @@ _WORST = 0.4  # of a bias, in deviations
 _LOSSES = ("loss", "cross_entropy")  # their intervals are hardly ever published
 
 
-@dataclasses.dataclass(frozen=True)
-class Evidence:
-    """What halves and units say of an interval.
+class MeasuredInterval(ConfidenceInterval):
+    """An interval with what it was measured from: what halves and units say of it.
 
     Attributes:
         variation: of the value.
@@ -29,22 +27,8 @@ class Evidence:
         units: of a rate with several decisions a unit.
     """
 
-    variation: Variation
-    has_bounds: bool = True
+    variation, has_bounds = Variation(0.0, 0.0), True
     units: RateUnits | None = None
-
-
-class MeasuredInterval(ConfidenceInterval):
-    """An interval with what it was measured from."""
-
-    evidence = Evidence(Variation(0.0, 0.0))
-
-    @classmethod
-    def build(cls, interval: ConfidenceInterval, evidence: Evidence) -> "MeasuredInterval":
-        """Return the interval with its evidence."""
-        built = cls(*interval)
-        built.evidence = evidence
-        return built
 
     def find_bias(self) -> float:
         """Return by how much the value exceeds that of very many samples, estimated; 0 if it is not seen.
@@ -52,12 +36,12 @@ class MeasuredInterval(ConfidenceInterval):
         A bias in proportion to 1 / samples is twice as large in halves, so that these exceed the value by it. Source:
         M. H. Quenouille, "Notes on Bias in Estimation", Biometrika 43, 1956.
         """
-        _, deviation, shift, _ = self.evidence.variation
+        _, deviation, shift, _ = self.variation
         return shift if self.has_width() and abs(shift) > _WORST * deviation else 0.0
 
     def depends_on_few(self) -> bool:
         """Return whether one or two units make up most of the deviation of a value without bound."""
-        return self.has_width() and not self.evidence.has_bounds and self.evidence.variation.deciding < _DECIDING
+        return self.has_width() and not self.has_bounds and self.variation.deciding < _DECIDING
 
     def misses_failures(self) -> bool:
         """Return whether units could fail as a whole, although none does, in more than the interval allows for.
@@ -65,7 +49,7 @@ class MeasuredInterval(ConfidenceInterval):
         If none of n fails, up to 3 / n may. Source: J. A. Hanley and A. Lippman-Hand, "If nothing goes wrong, is
         everything all right?", JAMA 249, 1983.
         """
-        units = self.evidence.units
+        units = self.units
         if units is None or units.uniform != 0 or units.number <= _UNSEEN:
             return False
         lost = _UNSEEN / units.number * max(self.value, 100 - self.value)
@@ -125,7 +109,7 @@ def _describe_evidence(found: Mapping[str, MeasuredInterval], number: int, sampl
 
     notes, units = [], f"{number} {sample}{'s' * (number != 1)}"
     decided = choose(MeasuredInterval.depends_on_few) if number >= _FEWEST_OF_TAILS else []
-    endless = choose(lambda interval: not interval.evidence.has_bounds and interval.has_width())
+    endless = choose(lambda interval: not interval.has_bounds and interval.has_width())
     endless = [score for score in endless if is_few or not score.endswith(_LOSSES)]
     if decided:
         notes.append(f"one or two of {units} make up most of the variation of {_list(decided)}: others may be larger")

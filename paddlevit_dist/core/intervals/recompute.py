@@ -12,11 +12,6 @@ from .score_ranges import PERCENT_RANGE, UNBOUNDED, ScoreRange
 Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 
-def find_no_range(name: str) -> ScoreRange | None:
-    """Return the range of a value about which nothing is known."""
-    return UNBOUNDED
-
-
 @dataclasses.dataclass(frozen=True)
 class ProportionRecompute:
     """A ``Recompute`` that declares which values are proportions, in percent, and the range of others.
@@ -29,7 +24,7 @@ class ProportionRecompute:
     #: by name, means over classes, such as balanced accuracy, with the names of the values of classes
     class_means: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
     #: from the name of another value to its range; None if it gets no interval
-    find_range: Callable[[str], ScoreRange | None] = find_no_range
+    find_range: Callable[[str], ScoreRange | None] = lambda name: UNBOUNDED
     pooled: Collection[str] = ()  # names of rates with several decisions a sample
     #: from numbers of groups, see ``number_groups``, to the number of samples or groups that have the class of a value,
     #: by name of the value; values of all classes have all samples

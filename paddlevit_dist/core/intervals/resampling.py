@@ -24,7 +24,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 
 from ..runtime.errors import UserError
-from .evidence import Evidence, MeasuredInterval
+from .evidence import MeasuredInterval
 from .proportions import ROUNDING, ConfidenceInterval, find_upper_share, wilson
 from .quantiles import student_quantile
 from .recompute import ProportionRecompute, Recompute
@@ -90,8 +90,9 @@ def bootstrap(
             require_inside(name, value, bounds)
             quantile = student_quantile(share, units.find_freedom(name, found))
             interval = make_interval(value, deviation if enough else 0.0, quantile, bounds if has_range else None)
-        evidence = Evidence(variation, math.isfinite(bounds[1] - bounds[0]), units.get_rate(name))
-        intervals[name] = MeasuredInterval.build(interval, evidence)
+        intervals[name] = measured = MeasuredInterval(*interval)
+        measured.variation, measured.units = variation, units.get_rate(name)
+        measured.has_bounds = math.isfinite(bounds[1] - bounds[0])
     return intervals
 
 
@@ -101,22 +102,13 @@ def _declare(recompute: Recompute) -> ProportionRecompute:
     return recompute.declare() if hasattr(recompute, "declare") else ProportionRecompute(recompute, {})
 
 
-def measure_deviations(
-    recompute: Recompute, num_samples: int, resamples: int = RESAMPLES, numbers: np.ndarray | None = None
-) -> dict[str, tuple[float, float]]:
-    """Compute the finite values of all samples, and the standard deviation of each over other samples, by name.
-
-    The deviation is 0 if fewer than two halves define a value. ``numbers``: see ``number_groups``; other arguments: see
-    ``bootstrap``. Raises UserError: an argument is wrong.
-    """
-    found = measure_halves(recompute, num_samples, resamples, numbers)
-    return {name: (variation.value, variation.deviation) for name, variation in found.items()}
-
-
 def measure_halves(
     recompute: Recompute, num_samples: int, resamples: int, numbers: np.ndarray | None
 ) -> dict[str, Variation]:
-    """Compute the finite values of all samples, and how values of halves vary, by name; see ``measure_deviations``."""
+    """Compute the finite values of all samples, and how values of halves vary, by name; see ``bootstrap``.
+
+    ``numbers``: see ``number_groups``. Raises UserError: an argument is wrong.
+    """
     for name, number, least in (("num_samples", num_samples, 1), ("resamples", resamples, 2)):
         if not (isinstance(number, (int, np.integer)) and number >= least):
             raise UserError(f"{name}={number!r}: expected a whole number of at least {least}")
@@ -154,7 +146,7 @@ def make_interval(value: float, deviation: float, quantile: float, bounds: Score
 
     Args:
         value: of all samples.
-        deviation: see ``measure_deviations``.
+        deviation: see ``Variation``.
         quantile: number of deviations to each end, of a symmetric interval.
         bounds: range that contains the value; None: it gets no interval.
     """

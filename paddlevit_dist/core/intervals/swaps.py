@@ -32,8 +32,6 @@ class SwappedDifference(NamedTuple):
     value: float  # second minus first
     #: mean square of what swaps leave of the difference beyond their share of it; 0 if no swap defines one
     square: float
-    #: number of equally important units that would give swaps this kurtosis, see ``Variation.deciding``
-    deciding: float = math.inf
 
     def estimate_deviation(self, own: float, remaining: float = 0.0) -> float:
         """Return the standard deviation of the difference over other samples; 0 if all units have the same difference.
@@ -76,7 +74,7 @@ def measure_swaps(
     observed = {name: float(column[0]) for name, column in differences(np.zeros((1, num_samples), bool)).items()}
     observed = {name: value for name, value in observed.items() if math.isfinite(value)}
     values = np.array([*observed.values()])[:, None]
-    defined, squares, fourths = (np.zeros(len(observed)) for _ in range(3))
+    defined, squares = (np.zeros(len(observed)) for _ in range(2))
     units = count_units(num_samples, numbers)
     for swaps in _generate_swaps(units, most, max(1, _MOST_SWAPS // (num_samples + len(observed)))):
         swaps = swaps if numbers is None else swaps[:, numbers]
@@ -84,13 +82,9 @@ def measure_swaps(
         rows = np.stack([found[name] for name in observed]) if observed else np.zeros((0, len(swaps)))
         is_defined = np.isfinite(rows)
         defined += is_defined.sum(axis=1)
-        rest = np.where(is_defined, rows - values * share, 0.0) ** 2
-        squares, fourths = squares + rest.sum(axis=1), fourths + (rest**2).sum(axis=1)
-    squares, fourths = (sums / np.maximum(defined, 1) for sums in (squares, fourths))
-    lacking = 3 * squares**2 - fourths  # of a normal distribution's fourth moment
-    deciding = np.divide(2 * squares**2, lacking, out=np.full(len(lacking), math.inf), where=lacking > 0)
-    columns = zip(observed.items(), squares.tolist(), deciding.tolist())
-    return {name: SwappedDifference(value, *moments) for (name, value), *moments in columns}
+        squares += np.sum((rows - values * share) ** 2, axis=1, where=is_defined)
+    means = (squares / np.maximum(defined, 1)).tolist()
+    return {name: SwappedDifference(value, square) for (name, value), square in zip(observed.items(), means)}
 
 
 def _generate_swaps(units: int, most: int, at_once: int) -> Iterator[np.ndarray]:
@@ -122,9 +116,6 @@ def subtract_swapped(
     share = swaps.mean(axis=1) if sizes is None or not sizes.any() else swaps @ (sizes / sizes.sum())
     parts = (part | ~part.any(axis=1, keepdims=True) for part in (~swaps, swaps))  # all instead of no samples: counts 0
     kept, swapped = (differences(part.astype(np.float64)) for part in parts)
-    return {name: _weigh(kept[name], swapped[name], share) for name in kept}
-
-
-def _weigh(kept: np.ndarray, swapped: np.ndarray, share: np.ndarray) -> np.ndarray:
-    both = (1 - share) * kept - share * swapped
-    return np.where(np.isnan(kept), -swapped, np.where(np.isnan(swapped), kept, both))
+    both = {name: (1 - share) * kept[name] - share * swapped[name] for name in kept}
+    either = {name: np.where(np.isnan(swapped[name]), kept[name], both[name]) for name in kept}
+    return {name: np.where(np.isnan(kept[name]), -swapped[name], either[name]) for name in kept}

@@ -40,7 +40,6 @@ class PairedDifference(NamedTuple):
     deviation: float  # 0: unknown, as all units have the same difference, or too few are there
     freedom: float  # degrees of freedom of the deviation
     p: float
-    deciding: float = math.inf  # see ``SwappedDifference``
 
     def compute_interval(self, percent: float, bounds: ScoreRange | None) -> ConfidenceInterval:
         """Compute Student's interval, inside of what is possible for a score of this range; None: it has none."""
@@ -144,13 +143,15 @@ class PairedScores:
             if self.is_single(name):
                 before, after = (hits[name] for hits in self.hits)
                 p = mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum()))
-            found[name] = PairedDifference(value, deviation, freedom, p, swapped[name].deciding)
+            found[name] = PairedDifference(value, deviation, freedom, p)
         return found
 
-    def count_differing(self, name: str) -> int:
-        """Count the units, samples or groups, whose swap alone changes a difference; each takes one."""
+    def count_differing(self, name: str, most: int) -> int | None:
+        """Count the samples, or groups, whose swap alone changes a difference; None if there are more than ``most``."""
         members = np.arange(self.num_samples) if self.numbers is None else self.numbers
         number = count_units(self.num_samples, self.numbers)
+        if number > most:
+            return None
         at_once, changed = max(1, MOST_WEIGHTS // self.num_samples), 0
         whole = self.differences(np.zeros((1, self.num_samples), bool))[name]
         for first in range(0, number, at_once):

@@ -30,7 +30,6 @@ from .tables import RESULTS, EvaluationTable
 
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _FEWEST_DIFFERING = 6  # samples or groups: if fewer differ, an exact test has no p below 0.05
-_FEW_DECIDING = 8.0  # of whose swaps the kurtosis may be that of as few; drawn swaps show it only roughly
 MOST_CLASSES = 10  # that a comparison lists
 _UNKNOWN = object()
 Found = TypeVar("Found")
@@ -262,17 +261,7 @@ def _compare(
     comparisons: int,
     margin: float | None,
 ) -> dict[str, Any]:
-    """Return what ``compare_tables`` and ``compare_sets`` have in common.
-
-    Args:
-        first: see ``compare_tables``.
-        second: see ``compare_tables``.
-        measured: the differences.
-        own: intervals of both.
-        compute: computes intervals of this level of some of ``measured``.
-        comparisons: see ``compare_tables``.
-        margin: see ``compare_tables``.
-    """
+    """Return what ``compare_tables`` and ``compare_sets`` share; ``compute`` returns the intervals of a level."""
     score, level, kind = first.about["score"], find_level(comparisons), first.kind
     intervals = PairIntervals(*map(dict, own), dict(compute(level, measured)))
     rows = {name: _build_row(intervals, name) for name in intervals.difference}
@@ -338,9 +327,9 @@ def _find_notes(pair: TablePair, found: PairIntervals, tested: PairedDifference)
     folders = pair.first.about.get("folders")
     if folders and pair.kind.is_ranking:
         notes.append(f"{score} ranks the outputs of {folders} models together, whose scales may differ")
-    if tested.deviation and not pair.scores.is_single(score) and tested.deciding < _FEW_DECIDING:
-        differing = pair.scores.count_differing(score)
-        if differing < _FEWEST_DIFFERING:
+    if tested.deviation and not pair.scores.is_single(score):
+        differing = pair.scores.count_differing(score, min(_MAX_SINGLE_SCORES, pair.kind.swaps))
+        if differing is not None and differing < _FEWEST_DIFFERING:
             notes.append(f"only {differing} of {number:,} {unit}s differ in {score}: p and the interval are rough")
     return notes
 

@@ -10,7 +10,6 @@ from paddlevit_dist.core.intervals import (
     ProportionRecompute,
     bootstrap,
     means,
-    measure_deviations,
     quotient,
     resampling,
     units,
@@ -145,7 +144,7 @@ def test_a_group_that_dominates_leaves_few_degrees_of_freedom():
     effective = 100**2 / (91**2 + 9)
     values = means({"mean": np.random.default_rng(0).normal(size=100)})
     for numbers, freedom in ((groups, 1), (np.repeat(np.arange(10), 10), 9)):
-        deviation = measure_deviations(values, 100, numbers=numbers)["mean"][1]
+        deviation = resampling.measure_halves(values, 100, 1000, numbers)["mean"].deviation
         found = bootstrap(values, 100, groups=numbers)["mean"]
         assert found.high - found.value == pytest.approx(student_quantile(0.975, freedom) * deviation)
     assert effective - 1 < 1
@@ -158,7 +157,7 @@ def test_all_halves_of_few_samples_give_the_deviation_of_a_mean_exactly(number, 
     values = np.random.default_rng(number).normal(size=number)
     numbers = np.repeat(np.arange(number), 2) if is_grouped else None
     drawn = means({"mean": np.repeat(values, 2) if is_grouped else values})
-    value, deviation = measure_deviations(drawn, number * (1 + is_grouped), numbers=numbers)["mean"]
+    value, deviation, *_ = resampling.measure_halves(drawn, number * (1 + is_grouped), 1000, numbers)["mean"]
     assert (value, deviation) == pytest.approx((values.mean(), values.std(ddof=1) / math.sqrt(number)))
     found = bootstrap(drawn, number * (1 + is_grouped), groups=numbers)["mean"]
     assert found.high - found.value == pytest.approx(student_quantile(0.975, number - 1) * deviation)

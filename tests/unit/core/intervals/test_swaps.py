@@ -83,10 +83,3 @@ def test_swaps_with_an_infinite_difference_are_not_in_the_deviation():
     found, whole = (measure_swaps(each, 8, 1000)[""] for each in (differences, plain))
     assert math.isfinite(found.estimate_deviation(8))
     assert found.square == pytest.approx(whole.square * 256 / 255)  # all swapped leave nothing beyond their share
-
-
-@pytest.mark.parametrize("differing", [2, 4, 8])
-def test_equal_units_that_decide_are_counted_by_the_kurtosis_of_swaps(differing):
-    changes = np.where(np.arange(10) < differing, np.resize([1.0, -1.0], 10), 0.0)
-    found = measure_swaps(lambda swaps: {"": np.where(swaps, -1, 1) @ changes}, 10, 1 << 10)[""]
-    assert found.deciding == pytest.approx(differing)

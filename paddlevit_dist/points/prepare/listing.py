@@ -27,11 +27,11 @@ VAL_EVERY = 5  # without lists or folders, every fifth scene is held out
 
 
 class RawScene(NamedTuple):
-    """A scene before preparation: its name, its files, and whether they contain labels."""
+    """A scene before preparation: its name, its files, and whether they contain labels; None: if they have any."""
 
     name: str
     files: tuple[str, ...]
-    labeled: bool
+    labeled: bool | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SceneReader:
     example = ""
     #: class names of the format, used if the user does not choose others
     default_classes: tuple[str, ...] | None = None
-    #: the split without published labels
+    #: the split whose scenes need no labels; they are read where files have them
     unlabeled_split = "test"
     #: whether an instance number is one object, even if its points have several classes; None: unknown, with a warning
     unique_instances: bool | None = True
@@ -149,14 +149,26 @@ class SceneReader:
                 f"no split has any of the {len(paths):,} scenes of {root}, such as {next(iter(paths))}: assign them "
                 "with --train_list and --val_list"
             )
+        if "train" in splits and "val" not in splits:
+            self.remarks.append(
+                "no scene is for validation: name some of train in a file for --val_list, the others for --train_list"
+            )
         labeled_splits = [names for split, names in splits.items() if split != self.unlabeled_split and self.labeled]
         labeled_names = {name for names in labeled_splits for name in names}
-        return {
-            split: [
-                RawScene(name, self.files(paths[name], name in labeled_names), name in labeled_names) for name in names
-            ]
-            for split, names in splits.items()
-        }
+
+        def find_source(name: str) -> RawScene:
+            if name in labeled_names:
+                return RawScene(name, self.files(paths[name], True), True)
+            files = self.files(paths[name], False)
+            if not self.labeled:
+                return RawScene(name, files, False)
+            try:
+                with_labels = self.files(paths[name], True)
+            except UserError:  # no file of labels
+                return RawScene(name, files, False)
+            return RawScene(name, with_labels, None if with_labels == files else True)
+
+        return {split: list(map(find_source, names)) for split, names in splits.items()}
 
     @abstractmethod
     def read(self, source: RawScene) -> Scene:

@@ -61,7 +61,7 @@ class PthReader(SceneReader):
                 self.remarks.append(f"{path}: its colors are from 0 to {high:g}, taken as parts of -1 to 1")
             colors = np.rint((colors.astype(np.float64) + 1.0) * 127.5).astype(np.uint8)
         columns.update(zip(("red", "green", "blue"), colors.T))
-        return self.build_scene(source, columns, *(arrays[2:] if source.labeled else ()))
+        return self.build_scene(source, columns, *(() if source.labeled is False else arrays[2:]))
 
     def place_points(self, path: str, xyz: np.ndarray) -> StoredPoints:
         """Return points unchanged, or centered if float32 would lose a millimeter."""

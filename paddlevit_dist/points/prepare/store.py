@@ -175,7 +175,8 @@ def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tupl
         raise
     except Exception as error:  # a user's reader may raise anything
         raise RuntimeError(f"{source.files[0]} cannot be read: {type(error).__name__}: {error}") from error
-    write_scene(Path(path), scene, source.labeled, key)
+    has_labels = bool((scene.semantic >= 0).any()) if source.labeled is None else source.labeled
+    write_scene(Path(path), scene, has_labels, key)
     return source.name, list(reader.remarks[num_before:]), ""
 
 

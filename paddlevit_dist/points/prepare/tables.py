@@ -101,8 +101,13 @@ class TableReader(SceneReader):
         """Read a scene, with labels if ``source`` has them."""
         path, choices = source.files[0], self.choices
         columns = self.read_columns(path)
-        label = self._column(path, columns, "label", choices.label, CLASS_OF_POINT) if source.labeled else None
-        name = self._column(path, columns, "instance", choices.instance, INSTANCE) if source.labeled else None
+        label = name = None
+        if source.labeled is not False:
+            label = self._column(path, columns, "label", choices.label, CLASS_OF_POINT)
+            name = self._column(path, columns, "instance", choices.instance, INSTANCE)
+        if source.labeled is None and label is not None and len(columns[label]) and np.ptp(columns[label]) == 0:
+            self.remarks.append(f"{path}: {label} is {columns[label][0]:g} at each point: taken as not labeled")
+            label = name = None
         if source.labeled and label is None:
             label_names = choices.label or " or ".join(CLASS_OF_POINT.words)
             raise UserError(

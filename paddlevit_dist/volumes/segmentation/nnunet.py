@@ -168,12 +168,18 @@ def _find_cases(root: str, expected: Sequence[str], split: str) -> tuple[list[_C
     label_files = {case_name(file): file for file in list_volumes(labels)} if os.path.isdir(labels) else {}
     cases = [(name, files, label_files.pop(name, None)) for name, files in volumes]
     unlabeled = [name for name, _, label_file in cases if label_file is None]
-    if unlabeled and (split != "test" or len(unlabeled) < len(cases)):
+    notices = []
+    if split == "test" and 0 < len(unlabeled) < len(cases):
+        cases = [case for case in cases if case[2] is not None]
+        notices.append(
+            f"note: {labels}: {len(unlabeled):,} of {len(volumes):,} volumes of test have no labels and are not part "
+            f"of any score, the first is {unlabeled[0]}"
+        )
+    elif unlabeled and split != "test":
         raise UserError(
             f"{labels} has no labels for {len(unlabeled):,} of {len(cases):,} volumes in {os.path.basename(images)}: "
             f"{shorten(', '.join(unlabeled), 200)}; add them, or remove these volumes"
         )
-    notices = []
     if label_files:
         notices.append(f"note: {labels}: no volume matches {shorten(', '.join(sorted(label_files)), 200)}; not used")
     return cases, notices

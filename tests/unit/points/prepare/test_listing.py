@@ -8,8 +8,10 @@ from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.data.ply import write_points
+from paddlevit_dist.points.data.scenes import PreparedScenes
 from paddlevit_dist.points.prepare.formats import detect_format
 from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, split_scenes
+from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import NumpyReader, PlyReader, TextReader
 
 
@@ -234,7 +236,29 @@ def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):
     for split, names in (("train", "a\n"), ("val", "b\n"), ("test", "b\nc\n")):
         (tmp_path / f"{split}.txt").write_text(names)
     splits = PlyReader().sources(str(tmp_path), no_lists())
-    assert [source.labeled for split in splits.values() for source in split] == [True, True, True, False]
+    assert [source.labeled for split in splits.values() for source in split] == [True, True, True, None]
+
+
+@pytest.mark.usefixtures("pools_in_this_process")
+def test_labels_of_a_test_folder_are_read_where_files_have_them(tmp_path):
+    """DALES has labels in test/; another file has none, and a third one number at all points, which says nothing."""
+    labels = np.arange(6, dtype=np.uint8) % 3
+    for name, fields in {
+        "train/a": {"label": labels},
+        "test/b": {"label": labels},
+        "test/c": {},
+        "test/d": {"label": np.full(6, 2, np.uint8)},
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_points(tmp_path / f"{name}.ply", {**make_points(6), **fields})
+    reader = PlyReader()
+    splits = reader.sources(str(tmp_path), no_lists())
+    assert "--val_list" in reader.remarks[0]
+    summary = prepare_store(reader, splits, str(tmp_path), tmp_path / "store", 1)
+    assert any("d.ply: label is 2 at each point: taken as not labeled" in line for line in summary.remarks)
+    test = PreparedScenes(str(tmp_path / "store"), "test", tmp_path)
+    assert test.labeled and "2 of 3 scenes of test have no labels" in test.notices[0]
+    assert test.read(0).semantic.tolist() == labels.tolist()
 
 
 def test_a_listed_name_may_have_any_sign_and_is_not_cut_to_another(tmp_path):

@@ -380,6 +380,9 @@ def test_labels_without_volumes_are_told_and_tests_need_no_labels(tmp_path):
     tests = opened(root, "test")
     assert list(tests.names) == ["case_0", "case_1", "case_2"] and not tests.labeled and tests.read(2)[1] is None
     assert tests.notices == [] and len(tests.read(2)[0]) == 2 and tests.stored_labels(0) is None
+    write_volume(root / "labelsTs" / "case_1.nii.gz", make_labels(1))
+    tests = opened(root, "test")
+    assert tests.names == ("case_1",) and tests.labeled and "2 of 3 volumes of test have no labels" in tests.notices[0]
 
 
 def test_intensities_of_a_channel_without_classes_or_with_one_value():

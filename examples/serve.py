@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         answers = {
-            "/": (200, {name: predictor.class_names for name, predictor in self.server.models.items()}),
+            "/": (200, {name: predictor.class_names for name, predictor in list(self.server.models.items())}),
             "/health": (200, {"status": "running"}),
             "/ready": (200, {"status": "ready"}) if self.server.is_ready else (503, {"status": "opening the models"}),
         }
@@ -73,11 +73,17 @@ class Handler(BaseHTTPRequestHandler):
             return
         try:
             rows = self.server.models[name](content)
-            self.answer(200, rows[0].arrays["/".join(arrays)] if arrays else rows)
         except UserError as error:  # not an image, or damaged
             self.answer(400, {"error": str(error)})
-        except KeyError:
-            self.answer(404, {"error": f"no array {'/'.join(arrays)}: there are {', '.join(rows[0].arrays)}"})
+            return
+        except Exception:
+            self.answer(500, {"error": "the model failed: the log of the server says why"})
+            raise
+        made, array = rows[0].arrays if arrays else {}, "/".join(arrays)
+        if arrays and array not in made:
+            self.answer(404, {"error": f"no array {array}: there are {', '.join(made) or 'none'}"})
+        else:
+            self.answer(200, made[array] if arrays else rows)
 
     def answer(self, code, content):
         is_array = isinstance(content, np.ndarray)

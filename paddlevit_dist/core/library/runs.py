@@ -28,7 +28,7 @@ from ..settings.files import StoredSettings
 if TYPE_CHECKING:
     from paddle import nn
 
-    from ..tasks.prediction import Row
+    from ..inference.predictor import PredictedRows
 
 PathLike = str | os.PathLike[str]
 _NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus")
@@ -144,10 +144,10 @@ def evaluate(
     return TrainedRun(folder, *_last_evaluation(folder))
 
 
-def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
+def predict(weights: PathLike, inputs: Any, **options: Any) -> "PredictedRows":
     """Predict like ``paddlevit-dist predict WEIGHTS INPUTS``, and return the rows without writing files.
 
-    Rows are in the order of the inputs. ``Predictor`` keeps the model for several calls.
+    Rows are in the order of the inputs, with the arrays of ``Predictor``, which keeps the model for several calls.
 
     Args:
         weights: ``source`` of ``Predictor``.

@@ -98,13 +98,13 @@ class BoxPrediction(ObjectPrediction):
         """Return table rows of a prediction."""
         return build_rows(prediction, self.task.class_names, self.task.config.DETECTION.SCORE_THRESHOLD)
 
-    def prediction_arrays(self, index: int, prediction: DetectedObjects, samples: InputSamples) -> ArrayMakers:
+    def prediction_arrays(self, index: int, prediction: DetectedObjects, samples: Any) -> ArrayMakers:
         """Return the masks of the objects in the rows, if the network predicts masks."""
         if prediction.masks is None:
             return {}
         shown = prediction.only(prediction.scores >= self.task.config.DETECTION.SCORE_THRESHOLD)
         size = tuple(prediction.masks[0]["size"]) if prediction.masks else samples.image(index).size[::-1]
-        return {"masks": partial(_decode_masks, shown.masks, size)}
+        return {"masks": partial(_decode_masks, shown.masks or (), size)}
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""

@@ -33,7 +33,7 @@ def ask(port, method, path, content=None, **headers):
 def ask_until_answered(port):
     try:
         return ask(port, "GET", "/health")
-    except ConnectionRefusedError:
+    except ConnectionError:
         return None
 
 
@@ -83,10 +83,19 @@ def test_clients_get_rows_and_reasons_until_the_server_is_stopped(weights, tmp_p
                 length = {"Content-Length": str(1 << 30)} if request[2:] == (None,) else {}
                 code, answer = ask(port, *request, **length)
                 assert code == expected and list(json.loads(answer)) == ["error"]
+        begun = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        begun.putrequest("POST", "/weights.pdparams")
+        begun.putheader("Content-Length", str(len(images[0])))
+        begun.endheaders(images[0][:9])
+        assert ask(port, "GET", "/health")[0] == 200  # so it has accepted the other one before
         server.send_signal(signal.SIGTERM)
+        wait_until(lambda: ask_until_answered(port) is None, "it still answers", process=server)
+        begun.send(images[0][9:])
+        assert json.loads(begun.getresponse().read()) == predictor(images[0])
+        begun.close()
         logged = server.communicate(timeout=60)[1]
         assert server.returncode == 0 and "Traceback" not in logged
-        assert logged.count("POST") == CLIENTS * REQUESTS * 4 + 6 and "GET /ready" not in logged
+        assert logged.count("POST") == CLIENTS * REQUESTS * 4 + 7 and "GET /ready" not in logged
     finally:
         server.kill()
 

@@ -188,8 +188,9 @@ class DistillationState(TaskState):
         begins = device_graph.enter_value(lambda now: paddle.full([1], now.micro == 0, "bool"), step)
         before = paddle.where(begins, paddle.zeros_like(self._sums), self._sums)
         entropy = entropies(shares)
-        rows = paddle.stack([entropy, paddle.ones_like(entropy)], axis=1)  # (rows, 2)
-        paddle.assign(before + paddle.concat([outputs, shares, rows], axis=1).sum(axis=0), output=self._sums)
+        rows = paddle.full([1], outputs.shape[0], outputs.dtype)
+        sums = paddle.concat([outputs.sum(axis=0), shares.sum(axis=0), entropy.sum().reshape([1]), rows])
+        paddle.assign(before + sums, output=self._sums)
         return entropy, deviation(features.astype(outputs.dtype))
 
     def keeps_gradients(self, step: StepPosition) -> bool:

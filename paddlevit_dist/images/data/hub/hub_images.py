@@ -22,9 +22,8 @@ from .opening import (
     HubRows,
     HubSplit,
     StoredImages,
-    ensure_store,
-    locate_rows,
     open_split,
+    open_store,
     require_files,
 )
 from .storage import DataFile, open_data
@@ -82,15 +81,12 @@ class HubImages(StoredImages, IndexedClassImages):
         options = options or HubOptions(HubChoices(), self.contents)
         opened = open_split(data_path, split, options)
 
-        def build() -> tuple[HubRows, np.ndarray, dict[str, Any]]:
-            files = opened.open_files(opened.name)
-            rows = locate_rows(opened, files, options, [opened.columns.image])
+        def label(files: list[DataFile], rows: HubRows) -> tuple[HubRows, np.ndarray, dict[str, Any]]:
             rows, labels, names = self._find_labels(opened, files, rows)
             whole = f"{opened.found.root}, split {opened.name}: {count(len(rows.names), 'image')}"
             return rows, labels, {"names": names, "notices": [f"{whole}, {opened.columns.describe()}", *rows.notices]}
 
-        key = opened.key(type(self).__name__)
-        store = ensure_store(f"hub-{split}", key, cache_folder, opened.found.root, build)
+        store = open_store(f"hub-{split}", opened, options, cache_folder, type(self).__name__, label)
         facts = store.index.class_names
         self._store, self._content, self._names = store, facts["content"], facts["names"]
         super().__init__(opened.found.root, store.index, len(facts["names"] or ()))

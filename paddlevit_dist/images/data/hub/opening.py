@@ -11,6 +11,7 @@ import numpy as np
 from ....core.checkpoint.download import cache_folder as shared_cache
 from ....core.data.checked_files import DamagedCacheError, map_verified, write_array
 from ....core.data.path_index import PathIndex, ensure_path_index, make_batch
+from ....core.registry.manifest import MASK_LABELS
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import map_array, read_regular
 from ....core.runtime.printing import count
@@ -360,25 +361,32 @@ def locate_images(path: str) -> tuple[str, ImagePlaces, list[str]]:
     return archive, places, notices
 
 
-def ensure_store(
+def open_store(
     name: str,
-    key: bytes,
+    opened: HubSplit,
+    options: HubOptions,
     cache_folder: Path,
-    root: str,
-    build: Callable[[], tuple[HubRows, np.ndarray, dict[str, Any]]],
+    kind: str,
+    label: Callable[[list[DataFile], HubRows], tuple[HubRows, np.ndarray, dict[str, Any]]] | None = None,
 ) -> HubStore:
     """Open the index of a split, built if the cache folder has none or a damaged one.
 
     Args:
-        build: returns the rows, a number for each (its class), and facts of the index, such as ``names`` of classes.
+        name: of the index.
+        kind: what is read of the columns: another kind has another index.
+        label: returns rows, a number for each, and facts of the index, such as ``names`` of classes; None: the number
+            of each row among all.
     """
-    facts: dict[str, Any] = {}
+    key, facts = opened.key(kind), dict[str, Any]()
+    columns = [opened.columns.image, *(opened.columns.labels if options.contents == MASK_LABELS else ())]
 
     def file(array: str) -> Path:
         return Path(cache_folder, f"{name}-{array}-{key.hex()[:16]}.npy")
 
     def write() -> Iterable[Any]:
-        rows, labels, more = build()
+        files = opened.open_files(opened.name)
+        rows = locate_rows(opened, files, options, columns)
+        rows, labels, more = (rows, rows.rows, {"notices": rows.notices}) if label is None else label(files, rows)
         for array in rows.arrays:
             write_array(file(array), rows.arrays[array])
         batch = make_batch(rows.names, labels)
@@ -399,4 +407,4 @@ def ensure_store(
     if not fits:  # lost or damaged: all are made again
         os.unlink(index.file)
         index = ensure_path_index(cache_folder, name, key, write, lambda: facts)
-    return HubStore(root, index, {array: str(each) for array, each in arrays.items()})
+    return HubStore(opened.found.root, index, {array: str(each) for array, each in arrays.items()})

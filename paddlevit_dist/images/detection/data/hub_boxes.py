@@ -2,7 +2,6 @@
 
 import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,13 +16,11 @@ from ...data.hub.hub_images import HubImages, find_labels
 from ...data.hub.opening import (
     LAYOUT,
     HubOptions,
-    HubRows,
     HubSplit,
     HubStore,
     StoredImages,
-    ensure_store,
-    locate_rows,
     open_split,
+    open_store,
 )
 from ...data.hub.storage import DataFile
 from ...data.hub.values import UNKNOWN, are_numbers, list_classes, read_labels, read_numbers
@@ -72,11 +69,7 @@ class HubBoxes(StoredImages, IndexedDetectionImages):
         options = options or HubOptions(HubChoices(), BOX_LABELS)
         opened = open_split(data_path, split, options)
 
-        def build() -> tuple[HubRows, np.ndarray, dict[str, Any]]:
-            rows = locate_rows(opened, opened.open_files(opened.name), options, [opened.columns.image])
-            return rows, rows.rows, {"notices": rows.notices}
-
-        self._store = ensure_store(f"hub-boxes-{split}", opened.key(BOX_LABELS), cache_folder, opened.found.root, build)
+        self._store = open_store(f"hub-boxes-{split}", opened, options, cache_folder, BOX_LABELS)
         place, key = f"{opened.found.root}, split {opened.name}", opened.key(BOX_LABELS, turned)
         index = ensure_annotation_index(
             cache_folder, f"hub-objects-{split}", key, lambda: _read_source(opened, self._store, turned, place)

@@ -21,17 +21,15 @@ from ...data.hub.hub_images import HubImages
 from ...data.hub.opening import (
     LAYOUT,
     HubOptions,
-    HubRows,
     HubStore,
     StoredImages,
-    ensure_store,
-    locate_rows,
     open_split,
+    open_store,
 )
 from ...data.inspection import run_in_threads
 from ...data.label_pixels import MOST_PIXELS, read_label_numbers, read_label_pixels
 from ...data.map_layouts import LabelMapLayout, MatchedLayout
-from ...data.reading import ReadConfig, UnreadableImage, decode_image, open_image, orientation
+from ...data.reading import ReadConfig, UnreadableImage, decode_image, open_image
 from ..settings import SegmentationSettings
 from .label_maps import LabelChoices, LabelMaps
 
@@ -83,15 +81,8 @@ class HubLabelMaps(StoredImages, LabelMaps):
 
     def _open_store(self, split: str) -> HubStore:
         """Open the images and label maps of a published split."""
-        opened, options = open_split(self._data_path, split, self._options), self._options
-
-        def build() -> tuple[HubRows, np.ndarray, dict[str, Any]]:
-            columns = [opened.columns.image, *opened.columns.labels]
-            rows = locate_rows(opened, opened.open_files(split), options, columns)
-            return rows, rows.rows, {"notices": rows.notices}
-
-        name, key = f"hub-maps-{split}", opened.key(MASK_LABELS)
-        return ensure_store(name, key, self._cache_folder, opened.found.root, build)
+        opened = open_split(self._data_path, split, self._options)
+        return open_store(f"hub-maps-{split}", opened, self._options, self._cache_folder, MASK_LABELS)
 
     def _find_numbers(self, match: MatchedLayout, cache_folder: Path) -> tuple[list[int], int]:
         stores = []
@@ -129,8 +120,7 @@ class HubLabelMaps(StoredImages, LabelMaps):
 
     def _read_labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
         file, encoded = self._describe_labels(index), self._store.encoded(index, 1)
-        size = size or _read_size(self._store, index, self.reading)
-        check = functools.partial(self._require_equal_sizes, index, size)
+        check = functools.partial(self._require_equal_sizes, index, size or self._read_size(index))
         return self._table.labels(read_label_pixels(encoded, file, self.reading.max_pixels, check), file)
 
     def listed(self) -> dict[str, Iterable[Any]]:
@@ -138,19 +128,13 @@ class HubLabelMaps(StoredImages, LabelMaps):
         return {"names": self._store.index.buffers()}
 
 
-def _read_size(store: HubStore, index: int, reading: ReadConfig) -> tuple[int, int]:
-    """Read height and width of an image from its header."""
-    with open_image(store.encoded(index), store.describe(index), reading) as image:
-        is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
-        return (image.width, image.height) if is_turned else (image.height, image.width)
-
-
 def _list_numbers(store: HubStore, index: int) -> np.ndarray:
     """Return the numbers in a label map; none if it is large and not of its image's size, and so is never used."""
     place = f"{store.describe(index, 1)}{os.sep}label map"
     encoded, reading = store.encoded(index, 1), ReadConfig(max_pixels=MOST_PIXELS)
     with contextlib.suppress(UnreadableImage), open_image(encoded, place, reading) as label_map:
-        size = label_map.height, label_map.width
-        if math.prod(size) > _LARGE and _read_size(store, index, reading) not in (size, size[::-1]):
-            return np.zeros(0, np.int64)
+        if math.prod(label_map.size) > _LARGE:
+            with open_image(store.encoded(index), store.describe(index), reading) as image:
+                if sorted(image.size) != sorted(label_map.size):
+                    return np.zeros(0, np.int64)
     return np.unique(read_label_numbers(read_label_pixels(encoded, place), place))

@@ -143,8 +143,7 @@ class LabelMaps(MapFiles, SegmentationDataset):
 
     def _read_size(self, index: int) -> tuple[int, int]:
         """Read height and width of an image from the beginning of its file."""
-        path = self.describe(index)
-        with open_image(read_file(path), path, self.reading) as image:
+        with open_image(self.encoded(index), self.describe(index), self.reading) as image:
             is_turned = self.reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
             return (image.width, image.height) if is_turned else (image.height, image.width)
 

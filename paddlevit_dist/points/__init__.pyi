@@ -7,7 +7,9 @@ from .data.voxels import sparse_collate, sparse_quantize
 from .prepare.listing import SceneReader
 from .prepare.tables import TableReader
 from .scene_task import SceneTask
+from .segmentation.task import SemanticSegmentation
 from .shapes.data import SampledShape, ShapeDataset, make_shape
+from .shapes.task import ShapeClassification
 from .sparse import SparseTensor
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "SceneDataset",
     "SceneReader",
     "SceneTask",
+    "SemanticSegmentation",
+    "ShapeClassification",
     "ShapeDataset",
     "SparseTensor",
     "TableReader",

@@ -5,6 +5,7 @@ from .geometry import VolumeGeometry
 from .landmarks.heatmaps import decode, gaussian_heatmaps, radius_heatmaps
 from .reading import read_volume
 from .segmentation.dataset import LabelMap, LabelSource, SegmentedVolumes, make_label_map
+from .segmentation.task import VolumeSegmentation
 from .store import DecodedVolume
 from .unet3d import UNet3D
 from .volume_fields import make_landmarks, make_volume
@@ -17,6 +18,7 @@ __all__ = [
     "UNet3D",
     "VolumeDataset",
     "VolumeGeometry",
+    "VolumeSegmentation",
     "decode",
     "gaussian_heatmaps",
     "make_label_map",

@@ -9,7 +9,7 @@ from ...core.intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
 from ...core.metrics.counts import count_confusion
 from ...core.runtime.errors import UserError
 from ...core.tasks.metrics import TableMetrics
-from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
+from ...core.tasks.score_kind import LOSS, Arrays, FormatInterval, ScoreKind, format_losses
 from ..geometry import step_lengths
 from .dataset import IGNORED
 
@@ -131,6 +131,7 @@ class VolumeScores(ScoreKind):
         text = f"Dice {values['Dice']:.4f}{format_interval('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
         if any(name in values for name in _DISTANCES):
             text += f" assd {values.get('assd_mm', np.nan):.3f} mm hd95 {values.get('hd95_mm', np.nan):.3f} mm"
+        text += f" {format_losses(values)}" if LOSS in values else ""
         counts = {name: values.get(f"missed {name}", 0) for name in self.classes}
         missed = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
         absent = [name for name in self.classes if f"Dice {name}" not in values]

@@ -1,6 +1,6 @@
 """Task: segmentation of volumes, a class for each voxel."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,15 @@ import paddle
 
 from ...core.checkpoint.output_names import get_class_names
 from ...core.losses import dice_losses, summed_cross_entropy
+from ...core.registry.required_methods import missing_method
 from ...core.runtime import autocast
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import convert_facts
 from ...core.runtime.transfers import read_later
 from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
-from ...core.tasks.metrics import Metrics
+from ...core.tasks.loss_checks import adds_own_loss, call_losses, sum_losses
+from ...core.tasks.metrics import Metrics, TableMetrics
 from ...core.tasks.model_factory import create_configured, require_unset
 from ...core.tasks.network_checks import check_network, require_output
 from ...core.tasks.prediction import CheckpointMeta
@@ -87,7 +89,8 @@ class VolumeSegmentation(Task):
         #: levels below the first that have a loss: all of the way up but the coarsest
         self.supervised = max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
         levels = range(self.supervised + 1)
-        names = tuple(term_name(kind, level) for level in levels for kind in ("cross_entropy", "dice"))
+        kinds = ("loss",) if adds_own_loss(self) else ("cross_entropy", "dice")
+        names = tuple(term_name(kind, level) for level in levels for kind in kinds)
         self.traits = replace(self.traits, normalizer_names=names)
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentedSamples:
@@ -230,6 +233,7 @@ class VolumeSegmentation(Task):
             regions, present = len(self.regions), np.count_nonzero(crop_counts[:, 1:])
             numbers[term_name("cross_entropy", level)] = int(crop_counts.sum()) * (regions or 1)
             numbers[term_name("dice", level)] = len(labels) * regions if regions else int(present)
+            numbers[term_name("loss", level)] = int(crop_counts.sum())
         # Other names are of a derived class, which adds their numbers.
         return {name: numbers[name] for name in self.traits.normalizer_names if name in numbers}
 
@@ -246,13 +250,33 @@ class VolumeSegmentation(Task):
             for level, maps in enumerate(outputs):
                 labels = self._downsample(batch["labels"], level).astype("int64")  # (N, depth, height, width)
                 shape = labels.shape[0], len(self.class_names), *labels.shape[1:]
-                logits = (
-                    require_output(maps, shape, model, _LOGITS).astype("float32").flatten(2)
-                )  # (N, classes, voxels)
-                weight = 0.5**level / total
-                for kind, (loss, count) in self._losses(logits, labels.flatten(1)).items():
+                logits, weight = require_output(maps, shape, model, _LOGITS).astype("float32"), 0.5**level / total
+                if adds_own_loss(self):
+                    own = self._sum_own_loss(logits, batch, labels)
+                    terms[term_name("loss", level)] = own._replace(weight=weight)
+                    continue
+                for kind, (loss, count) in self._losses(logits.flatten(2), labels.flatten(1)).items():
                     terms[term_name(kind, level)] = LossTerm(loss, count, weight)
         return terms
+
+    def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
+        """Return the loss of each voxel or crop, of a task with other losses; by default, there is none.
+
+        Training calls it for each level that has a loss. An evaluation calls it for each volume at its stored size, on
+        which all outputs are then in memory, and reports the mean as the loss.
+
+        Args:
+            outputs: float32 (crops, outputs, depth, height, width), of classes, or of regions before the sigmoid.
+            batch: "labels", int64 (crops, depth, height, width), 255 where a voxel is unlabeled.
+
+        Returns:
+            Float (crops, depth, height, width), where unlabeled voxels do not count, or (crops,).
+        """
+        raise missing_method(type(self), "losses")
+
+    def _sum_own_loss(self, outputs: paddle.Tensor, batch: dict[str, Any], labels: paddle.Tensor) -> LossTerm:
+        losses = call_losses(self, outputs, {**batch, "labels": labels}, labels.shape, labels.shape[:1])
+        return sum_losses(losses, labels != IGNORED)
 
     def _losses(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, tuple[paddle.Tensor, Any]]:
         """Return sum and count of a level's losses, from float32 (crops, outputs, voxels), int64 (crops, voxels)."""
@@ -275,12 +299,20 @@ class VolumeSegmentation(Task):
         return VolumeMetrics(list(groups), self.config.VOLUMES.SURFACE_DISTANCES, list(groups.values())[1:])
 
     def segment_batch(
-        self, model: paddle.nn.Layer, batch: dict[str, Any]
+        self, model: paddle.nn.Layer, batch: dict[str, Any], metrics: Any = None
     ) -> Iterator[tuple[SegmentedVolume, np.ndarray]]:
-        """Yield predicted classes and labels of each volume; the device computes the next volume meanwhile."""
-        pending = None
+        """Yield predicted classes and labels of each volume; the device computes the next volume meanwhile.
+
+        With ``metrics``, they get the loss if a user's class has one.
+        """
+        pending, is_own = None, isinstance(metrics, TableMetrics) and metrics.expects_loss
         for record, volume, labels in split_batch(batch):
-            result = record, read_later(self.class_map(model, volume, record), labels, volume[0])
+            parts: Any = self._stored_maps(model, volume, record)
+            if is_own and labels.shape[0]:
+                parts = list(parts)
+                outputs, truth = paddle.concat(parts, axis=1), labels.astype("int64")
+                metrics.add_own_loss(self._sum_own_loss(outputs.unsqueeze(0), {}, truth.unsqueeze(0)))
+            result = record, read_later(self._choose_labels(parts), labels, volume[0])
             if pending is not None:
                 yield self._to_prediction(*pending)
             pending = result
@@ -300,8 +332,17 @@ class VolumeSegmentation(Task):
         Outputs of windows and their mirror images are averaged, then resampled linearly to the stored spacing; see
         ``choose_labels``.
         """
+        return self._choose_labels(self._stored_maps(model, volume, record))
+
+    def _stored_maps(
+        self, model: paddle.nn.Layer, volume: paddle.Tensor, record: VolumeRecord
+    ) -> Iterator[paddle.Tensor]:
+        """Yield the outputs of some planes after another, (outputs, depth, height, width) of the stored labels."""
         maps, steps = self.window_maps(model, volume), stored_steps(record)
-        parts = (resample_maps(maps, record.stored, steps, planes) for planes in split_planes(len(maps), record.stored))
+        for planes in split_planes(len(maps), record.stored):
+            yield resample_maps(maps, record.stored, steps, planes)
+
+    def _choose_labels(self, parts: Iterable[paddle.Tensor]) -> paddle.Tensor:
         return paddle.concat([choose_labels(part, self.regions) for part in parts])
 
     def window_maps(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> paddle.Tensor:
@@ -314,7 +355,7 @@ class VolumeSegmentation(Task):
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Predict a batch of volumes and add its sums to the metrics."""
         predictions, truths, records = [], [], []
-        for predicted, labels in self.segment_batch(model, batch):
+        for predicted, labels in self.segment_batch(model, batch, step.metrics):
             if not labels.size:  # a split without labels
                 labels = np.full_like(predicted.labels, IGNORED)
             records.append(step.metrics.update(predicted.labels, labels, predicted.spacing))

@@ -16,8 +16,7 @@ from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import Exportable, ExportParts, MeasuredTask
 from paddlevit_dist.core.tasks.task_factory import make_task, require_best_metric
 from paddlevit_dist.extensions.export.trained_models import load_trained_model
-from paddlevit_dist.images import Classification, ImageSegmentation
-from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+from paddlevit_dist.images import Classification, Detection, ImageSegmentation
 
 
 class Weighing(MeasuredTask, Exportable):
@@ -55,15 +54,16 @@ def test_losses_that_a_task_does_not_call_are_refused():
     losses = {"losses": lambda self, outputs, batch: outputs}
     step = {**losses, "train_step": lambda self, model, batch, step: {}}
     for bases, methods, refused in (
-        ((VolumeSegmentation,), losses, True),
-        ((VolumeSegmentation,), step, False),
+        ((Detection,), losses, True),
+        ((Detection,), step, False),
         ((ImageSegmentation,), losses, False),
         ((Classification,), losses, False),
         ((Weighing,), losses, False),
     ):
         with forgotten():
             register_task("odd", type("Odd", bases, methods))
-            values = load(["TASK=odd", *(["MODEL.NAME=segformer_b0"] if ImageSegmentation in bases else [])]).values
+            model = {ImageSegmentation: "segformer_b0", Detection: "detr_resnet50"}.get(bases[0], "vit")
+            values = load(["TASK=odd", f"MODEL.NAME={model}"]).values
             if not refused:
                 make_task(values)
                 continue

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 import pytest
 from support.files.volume_files import write_volume
 from support.processes import ROOT
@@ -21,6 +22,7 @@ from paddlevit_dist.core.tasks.protocols import Checkable, Predictable, Reportab
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import build_metrics
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.intensities import IntensityConfig
@@ -32,6 +34,7 @@ from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
 from paddlevit_dist.volumes.segmentation.prediction import LabelWriter, NewVolumes
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
 from paddlevit_dist.volumes.segmentation.samples import (
+    HOST,
     SegmentedSamples,
     SegmentedVolume,
     VolumeRecord,
@@ -182,6 +185,64 @@ def test_losses_are_weighted_means_of_levels(tmp_path):
         assert (float(term.sum), term.weight) == (float(terms[name].sum), 1.0)
 
 
+class VoxelErrors(VolumeSegmentation):
+    """The share that a network does not give to the class of each voxel."""
+
+    def losses(self, outputs, batch):
+        labels = paddle.where(batch["labels"] == IGNORED, paddle.zeros_like(batch["labels"]), batch["labels"])
+        return 1 - paddle.take_along_axis(F.softmax(outputs, axis=1), labels.unsqueeze(1), axis=1)[:, 0]
+
+
+class CropErrors(VoxelErrors):
+    """The largest of them in each crop or volume."""
+
+    def losses(self, outputs, batch):
+        return super().losses(outputs, batch).max(axis=[1, 2, 3])
+
+
+@pytest.mark.parametrize("owner", [VoxelErrors, CropErrors])
+def test_a_users_losses_are_of_labeled_voxels_or_of_crops_and_evaluated_alike(owner, monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.decoding._VALUES_AT_ONCE", 3 * 6 * 5)  # a plane
+    task = owner(
+        load([f"-cfg={PHANTOMS}", "VOLUMES.CROP_SIZE", "[4, 6, 5]", "VOLUMES.SURFACE_DISTANCES", "false"]).values
+    )
+    task.class_names = ["background", "a", "b"]
+    generator = np.random.default_rng(0)
+    logits = [generator.standard_normal((2, 3, *size)).astype("float32") for size in ((4, 6, 5), (2, 3, 3))]
+    labels = generator.integers(0, 3, (2, 4, 6, 5)).astype(np.uint8)
+    labels[0, 0] = IGNORED
+
+    def compute(own, part):
+        shares = np.exp(own) / np.exp(own).sum(axis=1, keepdims=True)
+        known = part != IGNORED
+        errors = 1 - np.take_along_axis(shares, np.where(known, part, 0).astype(int)[:, None], axis=1)[:, 0]
+        if owner is VoxelErrors:
+            return errors[known].sum(), known.sum()
+        return errors.max(axis=(1, 2, 3)).sum(), len(errors)
+
+    batch = {"volume": paddle.zeros([1]), "labels": paddle.to_tensor(labels)}
+    terms = task.train_step(lambda volume: [paddle.to_tensor(own) for own in logits], batch, StepPosition(1, 0, 1))
+    assert list(terms) == list(task.loss_normalizers({"labels": labels})) == ["loss", "loss 1/2"]
+    for level, (name, weight) in enumerate((("loss", 2 / 3), ("loss 1/2", 1 / 3))):
+        total, count = compute(logits[level], labels[:, :: 2**level, :: 2**level, :: 2**level])
+        term = terms[name]
+        assert (float(term.sum), int(term.count), term.weight) == pytest.approx((total, count, weight), rel=1e-4)
+    metrics, records = build_metrics(task), []
+    spacing = ((0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0))
+    for row in range(2):
+        record = VolumeRecord(row, (4, 6, 5), spacing, (1.0, 1.0, 1.0))
+        sample = {"volume": np.zeros((1, 4, 6, 5), np.float32), "labels": labels[row], HOST: record}
+        records.append(sample)
+    arrays = collate(records)
+    tensors = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in arrays.items()}
+    outputs = iter(logits[0])
+    task.eval_step(lambda windows: paddle.to_tensor(next(outputs)[None]), tensors, EvaluationStep(metrics))
+    total, count = compute(logits[0], labels)
+    values = metrics.compute(metrics.state)
+    assert values["loss"] == pytest.approx(total / count, rel=1e-4)
+    assert f" loss {values['loss']:.4f}" in metrics.summary(values)
+
+
 def test_levels_of_the_network_have_heads_in_training_only():
     paddle.seed(0)
     model = UNet3D(3, in_channels=2, width=2, depth=3, norm="instance", activation="leaky_relu", supervised=1)
@@ -288,7 +349,7 @@ def test_a_volume_without_labels_counts_as_unlabeled(monkeypatch, is_kept):
     task, seen = make_task(), []
     found = [SegmentedVolume(n, np.full((1, 2, 2), n, np.uint8), np.zeros((1, 2, 2)), np.eye(3)) for n in range(2)]
     pairs = list(zip(found, [np.zeros((0,), np.uint8), np.ones((1, 2, 2), np.uint8)]))
-    monkeypatch.setattr(task, "segment_batch", lambda model, batch: iter(pairs))
+    monkeypatch.setattr(task, "segment_batch", lambda model, batch, metrics: iter(pairs))
 
     class Seen:
         def update(self, *given):

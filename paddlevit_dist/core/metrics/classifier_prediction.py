@@ -1,13 +1,14 @@
 """Prediction of classifiers: the probability of each class, and rows of the best classes."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import paddle
 
 from ..tasks.aspects import TaskAspect
-from ..tasks.prediction import ArrayMakers, InputSamples, Row, pack_array
+from ..tasks.prediction import ArrayMakers, InputSamples, Row
 from ..tasks.protocols import EnsembleMember, Ensembling
 from ..tasks.sample_checks import BadSample
 from .classification import ClassifierTask
@@ -60,7 +61,7 @@ class ClassifierPrediction(TaskAspect, Ensembling):
 
     def prediction_arrays(self, index: int, prediction: np.ndarray, samples: InputSamples) -> ArrayMakers:
         """Return the probability of each class."""
-        return {"probabilities": pack_array(prediction)}
+        return {"probabilities": partial(np.array, prediction)}
 
 
 def _compute_probabilities(task: ClassifierTask, model: paddle.nn.Layer, batch: dict[str, Any]) -> np.ndarray:

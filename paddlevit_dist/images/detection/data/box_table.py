@@ -167,7 +167,10 @@ def read_boxes(path: str, choices: TableChoices, form: str | None) -> BoxRows:
         )
     image, sides = find_image_column(table, chosen=choices.image), found[1]
     others = [column for column in range(len(table.headings)) if column not in (image, *sides)]
-    label = _find_label(table, choices.labels, others)
+    if len(choices.labels) > 1:
+        raise UserError(f"{path}: DATA.TABLE.LABELS {', '.join(choices.labels)}: expected one column, of classes")
+    chosen = require_columns(table, choices.labels, "DATA.TABLE.LABELS")
+    label = chosen[0] if chosen else roles.LABEL.find(table.headings, others)
     split, fold = find_split_columns(table, [] if label is None else [label])
     crowd = roles.CROWD.find(table.headings, others)
     marks = [column for column in (label, split, fold) if column is not None]
@@ -191,6 +194,10 @@ def read_boxes(path: str, choices: TableChoices, form: str | None) -> BoxRows:
         raise UserError(f"{path} has headings, but no rows")
     notices = list[str]()
     splits, has_folds = read_splits(table, split, fold, distinct, choices.fold, notices)
+    if splits is not None and len(set(pairs := list(zip(names, splits.tolist())))) > len(set(names)):
+        split_of = dict(reversed(pairs))
+        wrong = next(name for name, word in pairs if split_of[name] != word)
+        raise UserError(f"{path} gives rows of one image several splits: {shorten(wrong, 80)}; correct them")
     rows, texts = np.arange(len(names)), ["object"] * len(names)
     if label is not None:
         known = distinct[label].texts()
@@ -222,14 +229,6 @@ def read_boxes(path: str, choices: TableChoices, form: str | None) -> BoxRows:
         notices,
     )
     return BoxRows(labels, boxes, np.concatenate(crowds)[rows], form or own_form)
-
-
-def _find_label(table: LabelColumns, chosen: Sequence[str], others: Sequence[int]) -> int | None:
-    """Return the column of classes, which the user may choose; None: all boxes are of one class."""
-    if len(chosen) > 1:
-        raise UserError(f"{table.path}: DATA.TABLE.LABELS {', '.join(chosen)}: expected one column, of classes")
-    columns = require_columns(table, chosen, "DATA.TABLE.LABELS")
-    return columns[0] if columns else roles.LABEL.find(table.headings, others)
 
 
 def _read_sides(table: LabelColumns, sides: Sequence[int], first: int, parts: Sequence[Column]) -> np.ndarray:
@@ -301,6 +300,11 @@ def _build(
     limits, examples = sizes[owners], np.array(files)[owners]
     is_known = limits[:, 0] > 0
     if is_known.any() and are_fractions(boxes[is_known], limits[is_known]):
+        if is_guessed and form == roles.XYWH:
+            raise UserError(
+                f"{path}: all sides of boxes are from 0 to 1, and x and y may be a corner or the center: set "
+                "DATA.TABLE.BOXES xywh, or cxcywh as in YOLO"
+            )
         odd.note_all("box", "with sides from 0 to 1, taken as parts of the image", examples.tolist())
         boxes = boxes * limits[:, [1, 0, 1, 0]]
     if form == roles.XYXY:

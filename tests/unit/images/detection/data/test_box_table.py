@@ -120,6 +120,8 @@ def test_splits_folds_and_groups_of_objects(tmp_path):
         ("image,x1,y1,x2,y2\na,,,,\n", "no row has a box"),
         ("patient,x1,y1,x2,y2\na,1,2,3,4\n", "no column of images .* DATA.TABLE.IMAGE"),
         ("image,split,class,x1,y1,x2,y2\na,train,cat,1,2,3,4\nb,val,dog,1,2,3,4\n", "label that no training image has"),
+        ("image,fold,x1,y1,x2,y2\na,0,1,2,3,4\na,1,1,2,3,4\nb,1,1,2,3,4\n", "one image several splits: a"),
+        ("image,x,y,w,h\na,0.5,0.5,0.2,0.2\n", "DATA.TABLE.BOXES xywh, or cxcywh as in YOLO"),
         ("image,label\na,cat\n", "no boxes among its columns"),
     ],
 )

@@ -326,9 +326,12 @@ def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> 
     return CheckpointMeta(number, tuple(names) if names else None, input_facts, data)
 
 
-def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -> tuple[Any, LoadReport]:
+def build_trained(
+    task: Task, source: TrainedWeights, part: str | None = None, is_fast: bool = True
+) -> tuple[Any, LoadReport]:
     """Build the model in evaluation mode with its weights, after ``task.load_meta``; return it with a load report.
 
+    It has the compiled layers of CPUs, if they are there, unless ``is_fast`` is False: Paddle converts plain ones only.
     Raises UserError if the weights are damaged or belong to another model.
     """
     if source.is_exported:
@@ -348,7 +351,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
             load_meta(task, source.learned._replace(num_classes=num_classes))
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True, follows=True)
-    accelerate(model)
+    if is_fast:
+        accelerate(model)
     model.eval()
     return model, report
 

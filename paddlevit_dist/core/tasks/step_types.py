@@ -127,6 +127,7 @@ class ExportParts(NamedTuple):
             compares "preprocessing", steps by name or a text, with the one here. For -input=uint8, the steps
             have a "layout", and there are "mean" and "standard_deviation" of the channels.
         size: size of the input's axes after the channels; None: the model's ``image_size``.
+        is_any_size: whether the input's height and width are free where the network can be converted so.
         input_name: name of the input.
         example: arrays for testing another program: "input", (1, channels, *size), and the data it was prepared from.
             The outputs for it are added.
@@ -155,3 +156,4 @@ class ExportParts(NamedTuple):
     is_exclusive: bool = True
     choose: Callable[[np.ndarray], np.ndarray] | None = None
     difference: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], tuple[float, str]] | None = None
+    is_any_size: bool = False

@@ -10,7 +10,7 @@ from ...core.launch.tuning import import_paddle
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import explain_write_error, library_errors_as_os_errors
-from ...core.runtime.printing import count, one_line
+from ...core.runtime.printing import count, one_line, shorten
 from .descriptions import build_paddlex_description, format_about, to_yaml
 from .differences import INT8, LARGEST, OutputDifference, compare, require_small
 from .files import ONNX, PARAMETERS
@@ -180,8 +180,10 @@ def export(
 ) -> OutputDifference:
     """Write the files ``output.*`` instead of an earlier export's, and compare outputs of both models on three inputs.
 
+    An input of any size is compared at a second size, too. If that fails, a note says why, and the input has one size.
+
     Args:
-        trained: the model to export.
+        trained: the model to export; what is found is added to its ``about``.
         output: common path of the files, without extension.
         kind: one of ``FORMATS``.
         precision: "float32", or "float16" or "int8" for ONNX.
@@ -196,9 +198,10 @@ def export(
 
     from ...core.tasks.step_types import ExportParts
 
-    path, shape = check_output(output), trained.about["input_shape"]
-    parts = trained.parts or ExportParts(shape[1], {})
-    model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
+    path = check_output(output)
+    parts = trained.parts or ExportParts(trained.about["input_shape"][1], {})
+    model, about = trained.model, trained.about
+    about.update(format=kind, precision=precision)
     names = parts.output_names or (outputs,)
     about["input_name"], about["outputs"] = parts.input_name, names[0] if len(names) == 1 else list(names)
     example, inputs = {**parts.example}, _inputs(3, about, parts)
@@ -212,14 +215,36 @@ def export(
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
     # Paddle 2.6 cannot compute with a model once it is traced.
     example_outputs = _compute_declared(model, first, parts)
-    expected = _outputs(model, inputs)
+    checks = [(inputs, _outputs(model, inputs))]
     example.update(zip(names if len(names) > 1 else ["output"], example_outputs))
     try:
         with write_together(path) as folder:
-            with library_errors_as_os_errors(folder):
-                compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
-            difference = compare(expected, compute(inputs), parts.difference)
-            require_small(difference, "float32" if quantize is not None else precision, output)
+
+            def write(shape: list[int | None]) -> OutputDifference:
+                about["input_shape"] = shape
+                with library_errors_as_os_errors(folder):
+                    compute = _write_model(model, folder / path.name, kind, precision, parts, names, about, inputs)
+                found = [compare(expected, compute(arrays), parts.difference) for arrays, expected in checks]
+                largest = max(found, key=lambda one: one.absolute)
+                require_small(largest, "float32" if quantize is not None else precision, output)
+                return largest
+
+            shape, axes = about["input_shape"], (1, 2) if about.get("input_type") == "uint8" else (2, 3)
+            try:
+                if parts.is_any_size:
+                    other = [length if axis not in axes else length // 2 + 3 for axis, length in enumerate(shape)]
+                    arrays = _inputs(1, {**about, "input_shape": other}, parts)
+                    checks.append((arrays, _outputs(model, arrays)))
+                    difference = write([None if axis in axes else length for axis, length in enumerate(shape)])
+            except OSError:
+                raise
+            except Exception as error:  # a network of a user's may be for one size
+                reason = shorten(one_line(error) or type(error).__name__, 200)
+                about["note"] = f"the exported model takes one size, as it cannot be converted for any: {reason}"
+                parts = parts._replace(is_any_size=False)
+                del checks[1:]
+            if not parts.is_any_size:
+                difference = write(shape)
             if quantize is not None:
                 difference = quantize(folder / f"{path.name}{ONNX}", about)
             np.savez_compressed(folder / f"{path.name}{EXAMPLE}", **example)
@@ -262,14 +287,16 @@ def _write_model(
     parts: "ExportParts",
     names: Sequence[str],
     about: dict[str, Any],
+    inputs: dict[str, Any],
 ) -> Callable[[dict[str, Any]], list[Any]]:
     """Write the model's files; return a function that computes outputs with them."""
     import paddle
 
-    specification = [
-        paddle.static.InputSpec([None, *array.shape[1:]], str(array.dtype), name)
-        for name, array in _inputs(1, about, parts).items()
-    ]
+    shapes = {
+        **{name: [None, *array.shape[1:]] for name, array in inputs.items()},
+        parts.input_name: [*about["input_shape"]],
+    }
+    specification = [paddle.static.InputSpec(shapes[name], str(array.dtype), name) for name, array in inputs.items()]
     if kind == "paddle":
         _trace(model, path, specification)
         loaded = paddle.jit.load(str(path))
@@ -285,6 +312,7 @@ def _write_model(
             is_fused=kind == "onnxruntime",
             is_half=precision == "float16",
             names=names,
+            has_one_size=not parts.is_any_size or None not in about["input_shape"][1:],
         )
     onnx_files.describe(graph, about)
     onnx_files.write(graph, path.with_name(f"{path.name}{ONNX}"))

@@ -229,7 +229,9 @@ def _build(
     parts = exportable.export_parts()
     function = functions.load(find_exported(str(file)))
     shape = tuple(function.about["input_shape"][1:])
-    if function.about.get("input_type") == "uint8":
+    if parts.size is not None:
+        shape = (parts.channels, *parts.size)
+    elif function.about.get("input_type") == "uint8":
         shape = (shape[-1], *shape[:-1])
     layer = ExportedLayer(str(file), function, parts, shape, None)
     match_names(layer, function.about.get("landmarks") or task.signature(samples).get("classes"), config, task)

@@ -53,6 +53,7 @@ def to_onnx(
     is_fused: bool,
     is_half: bool,
     names: Sequence[str],
+    has_one_size: bool = True,
     largest_file: int = LARGEST_FILE,
 ) -> Any:
     """Convert Paddle's inference model ``prefix.*``.
@@ -63,6 +64,7 @@ def to_onnx(
         is_fused: use fused operators of onnxruntime.
         is_half: convert to float16, except the outputs.
         names: names of the outputs.
+        has_one_size: whether only the batch is free.
         largest_file: bytes of weights that paddle2onnx can write.
 
     Raises:
@@ -70,7 +72,9 @@ def to_onnx(
     """
     model = convert_program(prefix, prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size > largest_file)
     rename_outputs(model, names)
-    model = fix_shapes(simplify(model), lambda probe, batch: run(probe, inputs(batch)))
+    model = simplify(model)
+    if has_one_size:
+        model = fix_shapes(model, lambda probe, batch: run(probe, inputs(batch)))
     types = value_types(model)  # ONNX cannot infer types of onnxruntime's operators
     if is_fused:
         model = fuse(model)

@@ -128,6 +128,13 @@ class ExportedLayer(paddle.nn.Layer):
         if self.slot.dtype == _PIXELS:
             normalized = self.parts.about["mean"], self.parts.about["standard_deviation"]
             inputs = [to_device(to_pixels(read(inputs[0])[0], *normalized)), *inputs[1:]]
+        pairs = zip(self.slot.shape or (), inputs[0].shape)
+        if any(axis and taken not in (None, length) for axis, (taken, length) in enumerate(pairs)):
+            raise UserError(
+                f"{self.source}: takes {self.slot}, and this input is {tuple(inputs[0].shape)}: export the model "
+                "again, for images of any size, or use windows of its size (-window=HEIGHTxWIDTH, for smaller images "
+                "with DATA.EVAL_SHORTEST_SIDE)"
+            )
         number, size = len(inputs[0]), self._batch
         if size is None or number == size:
             return self.function.run(inputs, self._numbers)

@@ -79,7 +79,8 @@ def load_trained_model(
     exportable.check_export()
     load_meta(task, opened.learned)
     parts = exportable.export_parts()
-    model, report = build_trained(task, opened, part)
+    parts = parts._replace(is_any_size=parts.is_any_size and not image_size)
+    model, report = build_trained(task, opened, part, is_fast=False)
     about = {
         "task": opened.config.TASK,
         **describe_model(name_network(opened.config, task), opened.weights, model, parts),
@@ -153,6 +154,7 @@ def _load_foreign_weights(
         parts, image_size = make_detector_parts(source, name, image_size, *detection), None  # it takes any size
     path = evaluated_weights(source)
     weights = read_weights(path, part)
+    is_one_size = image_size is not None
     options = {**given, "image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
     with explain_options(name, given):
         outline, wider = (
@@ -167,7 +169,8 @@ def _load_foreign_weights(
             f"export: {name} takes inputs of any size, and weights alone store none: export the run's folder"
         )
     if kind == MASK_LABELS:
-        parts = make_segmenter_parts(source, name, input_size(model), num_classes)
+        exportable, input_parts = make_segmenter_parts(source, name, input_size(model), num_classes)
+        parts = exportable, input_parts._replace(is_any_size=not is_one_size)
     is_named = kind == CLASS_LABELS or detection is not None or ":" in name
     classes = find_class_names(path, num_classes) if is_named else {}
     report = load_weights(model, weights, strict=True, follows=True)

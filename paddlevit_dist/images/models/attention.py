@@ -114,7 +114,7 @@ def _attend_plainly(
     weights = F.softmax(weights if before is None else before(weights), axis=-1)
     weights = layer.attention_dropout(weights if after is None else after(weights))
     x = layer.attention_value(weights, v)  # (batch, heads, tokens, head_dim)
-    return x.transpose([0, 2, 1, 3]).reshape([-1, q.shape[2], layer.num_heads * layer.head_dim])
+    return x.transpose([0, 2, 1, 3]).flatten(2)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Parts that several image models share."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
@@ -128,6 +129,11 @@ def dense(inputs: int, outputs: int) -> Linear:
 def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
     """Convert to float32 unless it is float64: boxes and losses in 16 bits are off by pixels."""
     return x if x.dtype == paddle.float64 else x.astype("float32")
+
+
+def are_equal_sides(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Return whether both are the same numbers; in an export of any size they are tensors, whose values are unknown."""
+    return all(isinstance(side, int) for side in (*first, *second)) and tuple(first) == tuple(second)
 
 
 class MatrixProduct(nn.Layer):

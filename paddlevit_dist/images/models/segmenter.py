@@ -16,7 +16,7 @@ from ...core.tasks.model import Model, as_model
 from ...core.tasks.model_factory import create_model, fit_backbone_options, variant_options
 from ..image_size import as_pair
 from .key_names import BACKBONE
-from .layers import Conv2D
+from .layers import Conv2D, are_equal_sides
 
 _DEVIATION = 0.01  # of the first weights of a layer that classifies pixels, as in mmsegmentation
 
@@ -162,6 +162,6 @@ def fan_out(number: int) -> nn.initializer.Initializer:
 
 def resize_maps(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
     """Resize maps (N, channels, height, width), bilinearly between the centers of positions; the dtype is kept."""
-    if list(x.shape[2:]) == list(size):
+    if are_equal_sides(x.shape[2:], size):
         return x
     return as_dtype(F.interpolate(x, size=list(size), mode="bilinear", align_corners=False), x.dtype)

@@ -3,7 +3,6 @@
 Source: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, 2021 (section 3, table 7).
 """
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from ...core.tasks.model import KeyMap, Variants
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import USUAL_EPSILONS, PyramidClassifier
 from .key_names import join_projections, rename, without
-from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, linear, rates_of_stages
+from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, are_equal_sides, linear, rates_of_stages
 from .pretrained_input import ExpectedInput, list_inputs
 from .resampling import resize_relative_position_bias
 
@@ -25,14 +24,14 @@ Size = tuple[int, int]
 _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
 
 
-def pad_to_multiples(x, window: Size, grid: Size | None = None):
+def pad_to_multiples(x, window: Size, grid: Size | None = None, data_format: str = "NHWC"):
     """Pad (batch, height, width, channels) with zeros at the bottom and right, so that ``window`` divides each side.
 
     ``grid`` is (height, width) of x, where its shape does not tell.
     """
     height, width = grid or (x.shape[1], x.shape[2])
     down, across = -height % window[0], -width % window[1]
-    return F.pad(x, [0, across, 0, down], data_format="NHWC") if down or across else x
+    return x if are_equal_sides((down, across), (0, 0)) else F.pad(x, [0, across, 0, down], data_format=data_format)
 
 
 def split_into_windows(x, grid: Size, window: Size):
@@ -52,7 +51,7 @@ def merge_windows(x, grid: Size, padded: Size, window: Size):
     rows, columns, channels = padded[0] // window[0], padded[1] // window[1], x.shape[-1]
     x = x.reshape([-1, rows, columns, window[0], window[1], channels]).transpose([0, 1, 3, 2, 4, 5])
     x = x.reshape([-1, padded[0], padded[1], channels])
-    return x if padded == grid else x[:, : grid[0], : grid[1]]
+    return x if are_equal_sides(padded, grid) else x[:, : grid[0], : grid[1]]
 
 
 def relative_position_index(height: int, width: int) -> np.ndarray:
@@ -118,8 +117,11 @@ class WindowAttention(MultiHeadAttention):
 
     def forward(self, x, mask: paddle.Tensor | None):
         """Attend in windows (batch * windows, tokens, dim), ``mask`` (windows, tokens, tokens) is added."""
-        qkv = self.heads(self.qkv(x))
-        return self.dropout(self.proj(attend(self, qkv, before=functools.partial(self._add_bias, mask=mask))))
+
+        def add_bias(attention):  # no partial function, which Paddle does not convert
+            return self._add_bias(attention, mask)
+
+        return self.dropout(self.proj(attend(self, self.heads(self.qkv(x)), before=add_bias)))
 
     def _add_bias(self, attention, mask: paddle.Tensor | None):
         tokens, heads = attention.shape[-1], self.num_heads
@@ -196,7 +198,7 @@ class SwinBlock(nn.Layer):
         windows, padded = split_into_windows(x, grid, self.window)  # (batch * windows, tokens, dim)
         x = merge_windows(self.attn(windows, mask), grid, padded, self.window)
         x = paddle.roll(x, shifts=(down, across), axis=(1, 2)) if any(self.shift) else x
-        return x if grid == size else x[:, : size[0], : size[1]]
+        return x if are_equal_sides(grid, size) else x[:, : size[0], : size[1]]
 
 
 class PatchMerging(nn.Layer):
@@ -212,8 +214,7 @@ class PatchMerging(nn.Layer):
     def forward(self, x):
         """Map (batch, rows, columns, dim) to half the rows and columns and twice the channels."""
         height, width = self.grid or (x.shape[1], x.shape[2])
-        if height % 2 or width % 2:
-            x = nn.functional.pad(x, [0, width % 2, 0, height % 2], data_format="NHWC")
+        x = pad_to_multiples(x, (2, 2), (height, width))
         rows, columns = (height + 1) // 2, (width + 1) // 2
         x = x.reshape([-1, rows, 2, columns, 2, self.dim]).transpose([0, 1, 3, 4, 2, 5])
         x = x.reshape([-1, rows, columns, 4 * self.dim])  # upper left, lower left, upper right, lower right
@@ -258,8 +259,7 @@ class NormalizedPatches(PatchEmbedding):
     def forward(self, x):
         """Map images (batch, channels, height, width) to patches (batch, height, width, dim)."""
         if self.any_size:
-            down, across = (-side % self.patch_size for side in x.shape[2:])
-            x = F.pad(x, [0, across, 0, down]) if down or across else x
+            x = pad_to_multiples(x, (self.patch_size, self.patch_size), (x.shape[2], x.shape[3]), "NCHW")
             return self.norm(self.proj(x).transpose([0, 2, 3, 1]))
         # Not super().forward(): Paddle 2.6 cannot export it.
         x = self.norm(PatchEmbedding.forward(self, x))

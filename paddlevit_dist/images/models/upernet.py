@@ -35,7 +35,7 @@ _BEHIND_THE_MAPS = ("norm", "head", "fc_norm", "attn_pool")  # layers of a class
 class MeanPooling(nn.Layer):
     """Means of ``side`` x ``side`` windows that cover a map, and overlap where that does not divide it.
 
-    An export of one size multiplies by matrices: ONNX has such windows only where they divide the map.
+    An export multiplies by matrices: ONNX has such windows only where they divide the map.
     """
 
     def __init__(self, side: int):
@@ -44,18 +44,18 @@ class MeanPooling(nn.Layer):
 
     def forward(self, x):
         """Pool (N, channels, height, width) to (N, channels, side, side)."""
-        if paddle.in_dynamic_mode() or -1 in x.shape[2:]:
+        if paddle.in_dynamic_mode():
             return F.adaptive_avg_pool2d(x, self.side)
-        down, across = (paddle.to_tensor(self.weigh_windows(length)) for length in x.shape[2:])
-        return paddle.matmul(paddle.matmul(down, x), across, transpose_y=True)  # (N, channels, side, side)
+        height, width = x.shape[2], x.shape[3]
+        x = paddle.matmul(self.weigh_windows(height), x)
+        return paddle.matmul(x, self.weigh_windows(width), transpose_y=True)  # (N, channels, side, side)
 
-    def weigh_windows(self, length: int) -> np.ndarray:
-        """float32 (side, length): of each window 1 / its length at its positions."""
-        edges = np.arange(self.side + 1) * length
-        first, last = edges[:-1] // self.side, -(-edges[1:] // self.side)
-        places = np.arange(length)
-        inside = (places >= first[:, None]) & (places < last[:, None])
-        return (inside / inside.sum(axis=1, keepdims=True)).astype(np.float32)
+    def weigh_windows(self, length):
+        """float32 (side, length): of each window 1 / its length at its positions; ``length`` may be a tensor."""
+        edges, places = paddle.arange(self.side + 1) * length, paddle.arange(length)
+        first, last = edges[:-1] // self.side, (edges[1:] + self.side - 1) // self.side
+        is_inside = paddle.logical_and(places >= first.unsqueeze(1), places < last.unsqueeze(1))
+        return is_inside.astype("float32") / (last - first).unsqueeze(1).astype("float32")
 
 
 class UPerHead(nn.Layer):

@@ -1,10 +1,13 @@
 """Narrow and shallow segmentation networks, and their weights under the names of other projects: renamed the other way
 round than our maps, and moved by loops where a layout differs."""
 
+import importlib
+
 import numpy as np
 import paddle
 
 from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
+from paddlevit_dist.core.tasks.step_types import ExportParts
 from paddlevit_dist.extensions.export.command import export
 from paddlevit_dist.extensions.export.trained_models import TrainedModel
 from support.networks.other_names import arrays, in_torch_layout, replaced
@@ -22,6 +25,10 @@ ONE_OF_EACH = [
     "linear_dinov2_small",
     "upernet_eva02_small",
 ]
+
+#: those that are exported for images of any size
+ANY_SIZE = [name for name in ONE_OF_EACH if name.startswith(("segformer", "fcn"))]
+ANY_SIZE += ["upernet_swin_tiny", "upernet_convnext_tiny", "upernet_pvtv2_b0"]
 
 CLASSES = 5
 _REDUCED = {
@@ -260,14 +267,23 @@ def of_paddlevits_upernet(model):
     )
 
 
-def require_same_export(name, folder):
-    """That Paddle's inference model gives the network's logits, of one image and of two."""
-    model = small(name, seed=1)
-    inputs = [np.random.default_rng(3).standard_normal((batch, 3, 64, 90)).astype("float32") for batch in (1, 2)]
+def require_same_export(name, folder, kind="paddle"):
+    """That an exported file gives the network's logits for images of its size and of others, of one and of two."""
+    model, is_any_size = small(name, seed=1), name in ANY_SIZE
+    sizes = [(64, 90), *([(75, 131), (33, 50), (64, 64), (40, 200)] if is_any_size else [])]
+    given = [np.random.default_rng(3).standard_normal((1 + place % 2, 3, *size)) for place, size in enumerate(sizes)]
+    given = [images.astype("float32") for images in (given[0].repeat(2, axis=0), *given)]
     with paddle.no_grad():
-        expected = [model(paddle.to_tensor(images)).numpy() for images in inputs]
-        export(TrainedModel(model, {"input_shape": [None, 3, 64, 90]}), str(folder / "out"))
-        loaded = paddle.jit.load(str(folder / "out"))
-        for images, outputs in zip(inputs, expected):
-            found = loaded(paddle.to_tensor(images)).numpy()
-            np.testing.assert_allclose(found, outputs, rtol=0, atol=1e-5 * max(1.0, np.abs(outputs).max()))
+        expected = [model(paddle.to_tensor(images)).numpy() for images in given]
+        trained = TrainedModel(model, {"input_shape": [None, 3, 64, 90]}, ExportParts(3, {}, is_any_size=True))
+        export(trained, str(folder / "out"), kind)
+        assert trained.about["input_shape"] == [None, 3, *((None, None) if is_any_size else (64, 90))]
+        assert ("takes one size" in trained.about.get("note", "")) != is_any_size
+        if kind == "paddle":
+            loaded = paddle.jit.load(str(folder / "out"))
+            found = [loaded(paddle.to_tensor(images)).numpy() for images in given]
+        else:
+            session = importlib.import_module("onnxruntime").InferenceSession(str(folder / "out.onnx"))
+            found = [session.run(None, {"images": images})[0] for images in given]
+    for outputs, same in zip(expected, found, strict=True):
+        np.testing.assert_allclose(same, outputs, rtol=0, atol=1e-5 * max(1.0, np.abs(outputs).max()))

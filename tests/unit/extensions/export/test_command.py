@@ -152,6 +152,33 @@ def test_a_detector_has_two_inputs_and_its_own_comparison(tmp_path):
             export(trained._replace(parts=parts), str(tmp_path / "other"), outputs="probabilities")
 
 
+class Enlarged(paddle.nn.Layer):
+    """Doubles the sides of images; adds numbers that only one size has, unless it takes any."""
+
+    def __init__(self, is_any_size):
+        super().__init__()
+        self.is_any_size = is_any_size
+
+    def forward(self, x):
+        x = x if self.is_any_size else x + paddle.ones([1, 3, 4, 6])
+        return paddle.nn.functional.interpolate(x, size=[2 * x.shape[2], 2 * x.shape[3]])
+
+
+@pytest.mark.parametrize("is_any_size", [True, False])
+def test_an_input_has_any_size_if_the_network_gives_the_same_for_another_one(tmp_path, is_any_size):
+    model = Enlarged(is_any_size)
+    model.eval()
+    parts = ExportParts(3, {}, output_names=("maps",), output_shape=(3, None, None), is_any_size=True)
+    trained = TrainedModel(model, {"input_shape": [None, 3, 4, 6]}, parts)
+    export(trained, str(tmp_path / "out"))
+    about = yaml.safe_load((tmp_path / "out.about.yaml").read_text(encoding="utf-8"))
+    assert about["input_shape"] == [None, 3, *((None, None) if is_any_size else (4, 6))]
+    assert ("note" in about) != is_any_size
+    images = np.random.default_rng(0).normal(size=(2, 3, *((5, 9) if is_any_size else (4, 6)))).astype("float32")
+    expected = model(paddle.to_tensor(images)).numpy()
+    np.testing.assert_array_equal(paddle.jit.load(str(tmp_path / "out"))(paddle.to_tensor(images)).numpy(), expected)
+
+
 def test_a_model_that_computes_something_else_leaves_nothing(tmp_path):
     before = "of the export before"
     (tmp_path / "net.about.yaml").write_text(before)

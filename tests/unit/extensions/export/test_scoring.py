@@ -137,6 +137,13 @@ def test_an_input_of_any_size_is_taken(shape):
     assert make_layer(make_function(channel_means, "means", "sum", shape=shape)[0])(draw_images(4)).shape == [4, 3]
 
 
+def test_images_of_another_size_than_the_only_one_are_refused():
+    layer = make_layer(make_function(channel_means, "means", "sum")[0])
+    told = r"net.onnx: takes images \(batch, 3, 2, 4\) float32, and this input is \(1, 3, 2, 5\): .*-window="
+    with pytest.raises(UserError, match=told):
+        layer(paddle.zeros([1, 3, 2, 5]))
+
+
 def test_the_only_output_that_fits_is_taken_or_the_one_that_is_named():
     def several(images):
         means = images.mean(axis=[2, 3])

@@ -148,7 +148,7 @@ def test_maps_are_resized_between_the_centers_of_positions():
 @pytest.mark.parametrize("side, length", [(1, 5), (2, 5), (3, 7), (6, 4), (3, 3)])
 def test_means_of_windows_cover_all_positions(side, length):
     pool, values = upernet.MeanPooling(side), np.random.default_rng(0).normal(size=length).astype(np.float32)
-    windows = pool.weigh_windows(length)
+    windows = pool.weigh_windows(length).numpy()
     edges = [(number * length // side, -(-(number + 1) * length // side)) for number in range(side)]
     expected = [values[first:last].mean() for first, last in edges]
     np.testing.assert_allclose(windows @ values, expected, rtol=1e-5, atol=1e-6)

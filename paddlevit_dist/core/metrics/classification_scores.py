@@ -109,7 +109,8 @@ class ClassificationScores(ScoreKind):
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of the mean recall."""
         percents = ["balanced accuracy", "macro precision", SENSITIVITY, *(f"precision {name}" for name in classes)]
-        ranges = dict.fromkeys((LOSS, CROSS_ENTROPY), ERROR_RANGE) | dict.fromkeys(percents, PERCENT_RANGE)
+        ranges: dict[str, ScoreRange | None] = dict.fromkeys((LOSS, CROSS_ENTROPY), ERROR_RANGE)
+        ranges |= dict.fromkeys(percents, PERCENT_RANGE)
         ranges |= dict.fromkeys(("MCC", "kappa"), (-1.0, 1.0)) | dict.fromkeys(("AUC", "Brier score"), SHARE_RANGE)
         return ranges
 

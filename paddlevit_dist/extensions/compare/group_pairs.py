@@ -21,7 +21,7 @@ from .groups import SampleNoise, SeedGroup
 from .pairs import TablePair, find_warnings
 from .run_settings import find_differing_settings, load_run_settings
 from .significance import PERCENT, add_finding, find_level
-from .tables import EvaluationTable, read_table
+from .tables import read_table
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -100,7 +100,7 @@ def _compare(first: SeedGroup, second: SeedGroup, comparisons: int) -> dict[str,
         "test": "Welch's t",
         "over": over,
         "settings": find_differing_settings(first.about["settings"], second.about["settings"]),
-        "warnings": _find_warnings(find_finished(first), find_finished(second)),
+        "warnings": _find_warnings(list_finished(first)[0], list_finished(second)[0]),
     }
     return add_finding(comparison, comparisons)
 
@@ -112,26 +112,23 @@ def measure_samples(first: SeedGroup, second: SeedGroup) -> SampleNoise:
 
     Raises UserError: the seeds do not all have a table of the same samples with this score.
     """
-    score, values = first.about["score"], ([], [])
-    whole: EvaluationTable | None = None
-    for group, own in zip((first, second), values):
-        for row in group.seeds:
-            if row["state"] == groups.FINISHED and "value" in row:
-                table = read_table(str(Path(group.run, row["folder"])))
-                whole = whole or table
-                own.append(TablePair.match(whole, table).scores)
-    of_all = values[0][0]
+    score = first.about["score"]
+    tables = [[read_table(folder) for folder in list_finished(group)] for group in (first, second)]
+    whole = tables[0][0]
+    pairs = [[TablePair.match(whole, table).scores for table in own] for own in tables]
+    of_all = pairs[0][0]
 
-    def measure(*sides: Sequence[PairedScores]) -> PairedDifference:
-        both = (_average([each.second for each in side]) for side in sides)
-        found = PairedScores.of_values(*both, of_all.num_samples, of_all.numbers, of_all.sizes).measure_swaps()
+    def measure(before: Sequence[PairedScores], after: Sequence[PairedScores]) -> PairedDifference:
+        first_mean, second_mean = (_average([each.second for each in side]) for side in (before, after))
+        numbers, sizes = of_all.numbers, of_all.sizes
+        found = PairedScores.of_values(first_mean, second_mean, of_all.num_samples, numbers, sizes).measure_swaps()
         if score not in found:
             raise UserError(f"the samples of {whole.run} have no {score}")
         return found[score]
 
-    _, deviation, freedom, *_ = measure(*values)
+    _, deviation, freedom, _ = measure(*pairs)
     interaction = 0.0
-    for own in values:
+    for own in pairs:
         parts = own[::2], own[1::2]
         interaction += measure(*parts).deviation ** 2 / sum(len(own) / len(part) for part in parts)
     number = f"{of_all.num_samples:,} samples"
@@ -149,9 +146,10 @@ def _average(values: Sequence[ProportionRecompute]) -> ProportionRecompute:
     return dataclasses.replace(values[0], values=recompute)
 
 
-def find_finished(group: SeedGroup) -> str:
-    """Return the folder of the first finished seed."""
-    return str(Path(group.run, next(row["folder"] for row in group.seeds if row["state"] == groups.FINISHED)))
+def list_finished(group: SeedGroup) -> list[str]:
+    """Return the folders of the finished seeds that have a score."""
+    rows = [row for row in group.seeds if row["state"] == groups.FINISHED and "value" in row]
+    return [str(Path(group.run, row["folder"])) for row in rows]
 
 
 def _find_warnings(first_run: str, second_run: str) -> list[str]:
@@ -180,7 +178,7 @@ def _compare_single(run: str, group: SeedGroup) -> dict[str, Any]:
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
     about: dict[str, Any] = {"seeds_low": low, "seeds_high": high, "where": where}
     about["settings"] = find_differing_settings(group.about["settings"], load_run_settings(Path(run)))
-    about["warnings"] = _find_warnings(find_finished(group), run)
+    about["warnings"] = _find_warnings(list_finished(group)[0], run)
     return {"run": run, "group": group.run, **best, **about}
 
 

@@ -187,7 +187,7 @@ def measure_difference(
     that of their interaction, which both contain (R. L. Brennan, "Generalizability Theory", 2001).
     """
     value = statistics.fmean(second) - statistics.fmean(first)
-    parts = [(statistics.variance(scores) / len(scores), len(scores) - 1) for scores in (first, second)]
+    parts = [(statistics.variance(scores) / len(scores), len(scores) - 1.0) for scores in (first, second)]
     variance = sum(part for part, _ in parts)
     if noise is not None:
         parts.append((noise.variance, noise.freedom))

@@ -256,14 +256,14 @@ def _compare(
     first: EvaluationTable,
     second: EvaluationTable,
     measured: Mapping[str, PairedDifference],
-    own: Sequence[Mapping[str, ConfidenceInterval]],
-    compute: Callable[[float, Mapping[str, PairedDifference]], Mapping[str, ConfidenceInterval]],
+    own: Sequence[dict[str, ConfidenceInterval]],
+    compute: Callable[[float, Mapping[str, PairedDifference]], dict[str, ConfidenceInterval]],
     comparisons: int,
     margin: float | None,
 ) -> dict[str, Any]:
     """Return what ``compare_tables`` and ``compare_sets`` share; ``compute`` returns the intervals of a level."""
     score, level, kind = first.about["score"], find_level(comparisons), first.kind
-    intervals = PairIntervals(*map(dict, own), dict(compute(level, measured)))
+    intervals = PairIntervals(own[0], own[1], compute(level, measured))
     rows = {name: _build_row(intervals, name) for name in intervals.difference}
     class_scores = {kind.class_score.format(name): name for name in first.about["classes"]}
     classes = [

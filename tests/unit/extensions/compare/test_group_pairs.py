@@ -39,10 +39,11 @@ def make_run(folder: Path, value: float, settings: str = "TRAIN: {BASE_LR: 0.1}"
 
 
 @pytest.mark.parametrize("folder", ["runs/a", "/runs/a"])
-def test_the_first_finished_seed_stands_for_its_group(folder):
+def test_finished_seeds_with_a_score_stand_for_their_group(folder):
     states = ["failed", "unfinished", "finished", "finished"]
-    rows = [{"seed": n, "folder": f"seed_{n}", "state": state} for n, state in enumerate(states)]
-    assert group_pairs.find_finished(SeedGroup(folder, {}, rows)) == f"{folder}/seed_2"
+    rows = [{"seed": n, "folder": f"seed_{n}", "state": state, "value": 1.0} for n, state in enumerate(states)]
+    del rows[2]["value"]  # of no evaluation
+    assert group_pairs.list_finished(SeedGroup(folder, {}, rows)) == [f"{folder}/seed_3"]
 
 
 def test_every_group_is_compared_with_the_first(tmp_path):

@@ -1,7 +1,9 @@
 """One optimizer step: forward and backward of its micro-batches, normalization by global counts, clipping, update."""
 
 import contextlib
+import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -431,7 +433,9 @@ def compute_loss(
             count = paddle.clip(count, min=1) if isinstance(count, paddle.Tensor) else max(count, 1)
             scale = term.weight / (count * accumulation_steps)
         parts.append(term.sum * scale)
-    return parts[0] if len(parts) == 1 else paddle.add_n(parts)
+    # Not ``add_n``: of three tensors or more its kernel copies addresses from host memory, which is free again when a
+    # graph repeats the copy.
+    return functools.reduce(operator.add, parts)
 
 
 def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Iterator[list[Any]]:

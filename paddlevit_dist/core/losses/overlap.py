@@ -121,5 +121,5 @@ def row_lovasz_softmax(
     Computed over all rows together, the loss would depend on the composition of the batch.
     """
     losses = [lovasz_softmax(row.t(), row_labels, ignored) for row, row_labels in zip(logits.unbind(), labels.unbind())]
-    total, present = (paddle.add_n(list(parts)) for parts in zip(*losses))
+    total, present = (paddle.stack(parts).sum() for parts in zip(*losses))
     return total, present

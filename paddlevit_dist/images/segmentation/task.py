@@ -235,7 +235,7 @@ class ImageSegmentation(BackboneTask):
                 terms["lovasz"] = LossTerm(*row_lovasz_softmax(*rows), train.LOVASZ_WEIGHT)
             others = [self._compute_loss(other.astype("float32"), batch, labels) for other in auxiliary]
             if others:
-                total = paddle.add_n([term.sum for term in others])
+                total = paddle.stack([term.sum for term in others]).sum()
                 terms["auxiliary"] = others[0]._replace(sum=total, weight=self.auxiliary_weight)
             if self._adds_terms:
                 own = self.further_terms(logits, labels)

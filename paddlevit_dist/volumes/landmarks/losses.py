@@ -66,7 +66,7 @@ def focal_loss(logits: paddle.Tensor, target: HeatmapFactors, points: paddle.Ten
     absent = share**_FOCUS * F.softplus(logits)  # -p^2 log(1 - p)
     powers = [target.power(k) for k in range(1, _NEAR + 1)]
     terms = [(-1) ** k * math.comb(_NEAR, k) * s for k, s in enumerate(contract(absent, powers), start=1)]
-    loss = _total(absent) + paddle.add_n(terms)  # (1 - h)^4 by the binomial theorem
+    loss = sum(terms, _total(absent))  # (1 - h)^4 by the binomial theorem
     index, is_inside = find_voxel(points, logits.shape[2:])  # (batch, landmarks)
     peak_logits = paddle.take_along_axis(logits.reshape([batch * landmarks, -1]), index.reshape([-1, 1]), axis=1)
     peak_logits = peak_logits.reshape([batch, landmarks])

@@ -14,6 +14,7 @@ from ..runtime.hints import suggest
 from ..runtime.printing import agree, count, describe_value
 from ..tasks.step_types import StepPosition
 
+_MOST_LINES = 4  # about rates of groups
 RateFunction: TypeAlias = Callable[[StepPosition], float | None]
 
 
@@ -59,6 +60,7 @@ class ParameterRates:
 
     Attributes:
         can_freeze: whether a step of the run freezes a group.
+        lines: for the log: the rates of the first groups.
     """
 
     def __init__(self, rates: Sequence[GroupRate], model: paddle.nn.Layer, positions: Iterable[StepPosition]) -> None:
@@ -68,13 +70,22 @@ class ParameterRates:
         own = {id(parameter) for rate in freezing for parameter in rate.parameters}
         others_learn = any(id(p) not in own and not p.stop_gradient for p in model.parameters())
         self._number = sum(not parameter.stop_gradient for parameter in model.parameters())
-        self.can_freeze = False
+        self.can_freeze, self.lines = False, list[str]()
+        courses: list[list[float | None]] = [[] for _ in freezing]
         for step in positions if freezing else ():
-            for rate in freezing:
+            for rate, course in zip(freezing, courses):
                 rate.begin(step)
+                course.append(None if rate.is_frozen else rate.value)
             self.can_freeze |= any(rate.is_frozen for rate in freezing)
             if not others_learn and all(rate.is_frozen for rate in freezing):
                 raise UserError(f"parameter_groups: all parameters are frozen in update {step.update}: let one learn")
+        for rate, course in zip(freezing[:_MOST_LINES], courses):
+            values = [value for value in course if value is not None] or [0.0]
+            frozen = f", frozen in {course.count(None):,} of {count(len(course), 'update')}" if None in course else ""
+            learning = f"rate from {values[0]:.3g} to {values[-1]:.3g}"
+            self.lines.append(f"{describe_names(rate.names)}: {learning}{frozen} (parameter_groups)")
+        if len(freezing) > _MOST_LINES:
+            self.lines.append(f"{count(len(freezing) - _MOST_LINES, 'more group')} with rates that are functions")
         # A batch norm that starts to keep its statistics gives them back when it learns again.
         norms = list_norms(model) if self.can_freeze else ()
         self._norms = [

@@ -328,13 +328,16 @@ class TrainStep:
     def _require_same_learn(self) -> None:
         """Check what ``train_step`` has thawed or frozen. Raises UserError if that has another effect than it seems."""
         changed = [name for name, parameter in self._fixed.items() if not parameter.stop_gradient]
+        otherwise = ""
         if not changed and isinstance(self.model, paddle.DataParallel) and not self.model.find_unused_parameters:
             changed = [name for name, parameter in self._listed.items() if parameter.stop_gradient]
+            otherwise = "; or set TRAIN.FIND_UNUSED_PARAMETERS True"
         if changed:
             raise UserError(
                 f"{type(self.task).__name__}.train_step freezes or thaws {describe_names(changed)}, but what learns "
                 "was listed when the run began: derive the task from ParameterGrouping, and give the group of these "
                 "parameters a function as learning_rate, which returns None in steps in which it is frozen"
+                f"{otherwise}"
             )
 
     def _compute_alone(

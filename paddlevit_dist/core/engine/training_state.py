@@ -214,6 +214,8 @@ def _prepare_model(
     numbered = ((update, update * epochs // total) for update in range(total))
     positions = (StepPosition(n + 1, update, total, 0, epochs - 1 - n, schedule(update)) for update, n in numbered)
     rates = ParameterRates(functions, model, positions)
+    for line in rates.lines:
+        log(line)
     if rates.can_freeze and config.TO_STATIC:
         raise UserError("TO_STATIC: parameter_groups freezes parameters in some steps; remove TO_STATIC")
     kept_norms = f"{count(kept, 'batch norm')} without trained parameters"

@@ -241,6 +241,7 @@ def test_two_processes_learn_as_a_plain_loop_does(expected, tmp_path):
     results = run_together(calls)
     for message in results.pop("own"):
         assert "OwnStep.train_step" in message and "body.weight and 1 more" in message
+        assert message.endswith("or set TRAIN.FIND_UNUSED_PARAMETERS True")
     for name, ranks in results.items():
         for found in ranks if name != "local" else ():
             require_equal(found, expected[runs[name][1][1]])

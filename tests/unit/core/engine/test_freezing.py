@@ -176,13 +176,26 @@ def test_a_step_that_freezes_all_and_a_function_that_changes_its_mind_are_refuse
     assert "update 1" in refusal_of(rates.begin, POSITIONS[1])
 
 
+def test_the_rates_of_the_first_groups_are_told():
+    model = build(nn.BatchNorm2D)
+    own = [rate_of(lambda step, first=first: first / (1 + step.update), model) for first in range(6)]
+    lines = ParameterRates(own, model, POSITIONS).lines
+    expected = [f"part.0.weight: rate from {first} to {first / 6:.3g} (parameter_groups)" for first in range(4)]
+    assert lines == [*expected, "2 more groups with rates that are functions"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_norm_keeps_its_statistics_in_the_steps_in_which_it_is_frozen(kind):
     model, x = build(kind), paddle.randn([2, 3, 5, 5])
     function = lambda step: None if step.epoch != 2 else 0.1 * step.learning_rate  # noqa: E731
     rate = rate_of(function, model)
     rates = ParameterRates([rate], model, POSITIONS)
-    assert rates.can_freeze and not any(parameter.stop_gradient for parameter in model.part[0].parameters())
+    said = ["part.0.weight: rate from 0.05 to 0.05, frozen in 4 of 6 updates (parameter_groups)"]
+    assert (
+        rates.lines == said
+        and rates.can_freeze
+        and not any(parameter.stop_gradient for parameter in model.part[0].parameters())
+    )
     changes, found = [], []
     for position in POSITIONS:
         if rates.begin(position):

@@ -249,9 +249,8 @@ def _named_files(root: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
 def _match(root: str, base: str, pattern: str) -> list[str]:
     place = os.path.normpath(os.path.join(base, pattern))
     _require_inside(root, place)
-    if pattern.endswith("/**"):
-        place = f"{place}/*"
-    found = sorted(glob.glob(place, recursive=True))
+    inside = os.path.relpath(place, root) + ("/*" if pattern.endswith("/**") else "")
+    found = [os.path.join(root, name) for name in sorted(glob.glob(inside, root_dir=root, recursive=True))]
     files = [name for name in found if name.lower().endswith((*PARQUET, *ARROW)) and os.path.isfile(name)]
     return _require_all(files) if _PATTERN.search(os.path.basename(place)) else files
 

@@ -150,6 +150,8 @@ def _list_names(address: str) -> list[str] | None:
     import huggingface_hub  # not at the top: few runs fetch data
 
     name, revision = parse_address(address)
+    if _is_offline():
+        return None
     try:
         names = huggingface_hub.list_repo_files(name, repo_type="dataset", revision=revision)
     except Exception:  # reported if the cache has no copy, either
@@ -168,4 +170,10 @@ def _copy(address: str, patterns: Iterable[str]) -> str:
 
     name, revision = parse_address(address)
     with in_one_line(f"data path {address}", _advise(address)):
-        return snapshot_download(name, repo_type="dataset", revision=revision, allow_patterns=list(patterns))
+        kept = {"revision": revision, "allow_patterns": list(patterns), "local_files_only": _is_offline()}
+        return snapshot_download(name, repo_type="dataset", **kept)
+
+
+def _is_offline() -> bool:
+    """Return whether the variable of the library ``datasets`` says that there is no network; the hub's has its own."""
+    return os.environ.get("HF_DATASETS_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")

@@ -31,6 +31,7 @@ _LARGE_GROUP = 1 << 28  # bytes of a group of rows that are told
 _GROUP_FACTOR = 2  # memory that reading a group of rows takes, in sizes of its columns
 _MOST_TIMES, _MOST_BYTES = 1000, 1 << 27  # the largest column: times its file, or bytes
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value of Parquet
+_LARGEST_BATCH = 1 << 30  # bytes of images that a dictionary repeats in a batch of rows
 _SPARE_BYTES = 1 << 26  # of the disk
 _LARGEST_BLOCK = (1 << 31) - 1  # of JSON
 _FILE_MAGIC = b"ARROW1"
@@ -261,7 +262,7 @@ class ParquetData(DataFile):
 
     def _count_bytes(self, group: int, leaf: str, most: int) -> int:
         """Return the bytes of all values of a stored column. Only the distinct values are unpacked."""
-        from pyarrow import compute, parquet
+        from pyarrow import parquet
 
         total = 0
         with readable_data(self.path):
@@ -272,8 +273,7 @@ class ParquetData(DataFile):
                     array = array.flatten()[0] if str(array.type).startswith("struct") else array.flatten()
                 if str(array.type).startswith("dictionary"):
                     array.validate(full=True)
-                    lengths = compute.binary_length(array.dictionary)
-                    total += compute.sum(lengths.take(array.indices.drop_null())).as_py() or 0
+                    total += _sum_lengths(array)
                 else:
                     total += array.nbytes
                 if total > most:
@@ -363,8 +363,19 @@ def split_image(array: Any) -> tuple[Any, Any]:
 
 
 def _decode(array: Any) -> Any:
-    """Return an array with its values themselves, not numbers in a dictionary."""
-    return array.dictionary_decode() if str(array.type).startswith("dictionary") else array
+    """Return an array with its values themselves, not numbers in a dictionary; OddData if they are too many."""
+    if not str(array.type).startswith("dictionary"):
+        return array
+    if _sum_lengths(array) > _LARGEST_BATCH:
+        raise OddData(f"its images repeat, to more than {_LARGEST_BATCH:,} bytes at once: write each once")
+    return array.dictionary_decode()
+
+
+def _sum_lengths(array: Any) -> int:
+    """Return the bytes of all values of a dictionary array of texts or bytes."""
+    from pyarrow import compute
+
+    return compute.sum(compute.binary_length(array.dictionary).take(array.indices.drop_null())).as_py() or 0
 
 
 def ensure_places(

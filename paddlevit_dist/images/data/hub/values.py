@@ -79,7 +79,11 @@ def read_labels(files: Sequence[DataFile], path: str, feature: Feature) -> Label
         for array in read_arrays(data, path):
             with readable_data(f"{data.path}, column {path}"):
                 own, values = _flatten(array) if has_lists else (_count_values(array), array.drop_null())
-                codes.append(np.fromiter(map(known.__getitem__, values.to_pylist()), np.int64, len(values)))
+                places: Any = slice(None)
+                if str(values.type).startswith("dictionary"):  # pandas may have categories without rows
+                    used, places = np.unique(values.indices, return_inverse=True)
+                    values = values.dictionary.take(used)
+                codes.append(np.fromiter(map(known.__getitem__, values.to_pylist()), np.int64, len(values))[places])
             lengths.append(own)
     is_numbered = item.kind == CLASS and item.names is not None
     return LabelValues(np.concatenate(lengths), np.concatenate(codes), None if is_numbered else list(known.texts))

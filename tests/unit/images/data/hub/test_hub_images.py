@@ -91,6 +91,15 @@ def test_texts_are_classes_in_their_order_and_those_of_training_count(tmp_path, 
         HubImages(str(root), "val", cache)
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_unused_categories_are_no_classes(tmp_path, cache, form):
+    labels = pa.DictionaryArray.from_arrays(pa.array([3, 1, None], pa.int8()), pa.array(["a", "b", "c", "d"]))
+    columns = {"image": images([4, 1, 3]), "label": labels}
+    (write_parquet if form == "parquet" else write_arrow)(tmp_path / "d" / f"train.{form}", columns)
+    dataset = HubImages(str(tmp_path / "d"), "train", cache)
+    assert dataset.class_names == ["b", "d"] and dataset.labels.tolist() == [1, 0]
+
+
 def test_numbers_without_names_are_ordered_by_value(tmp_path, cache):
     write(tmp_path / "data", labels=[10, 2, 2], features=None)
     dataset = HubImages(str(tmp_path / "data"), "train", cache)

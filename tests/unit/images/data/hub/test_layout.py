@@ -37,6 +37,7 @@ def test_names_of_files_tell_splits(tmp_path, names, wanted):
 
 
 def test_a_card_names_configurations_and_files(tmp_path):
+    tmp_path = tmp_path / "a [1]*"
     root = touch(tmp_path, "x/one.parquet", "x/two.parquet", "y/one.parquet", "y/notes.csv")
     configs = [
         {"config_name": "x", "data_files": [{"split": "train", "path": ["x/one*", "x/two.parquet"]}]},

@@ -27,7 +27,9 @@ def remote(tmp_path, monkeypatch):
     root, here = tmp_path / "remote", tmp_path / "cache" / ("a" * 40)
     root.mkdir()
 
-    def download(name, repo_type, revision, allow_patterns):
+    def download(name, repo_type, revision, allow_patterns, local_files_only):
+        if local_files_only:
+            return str(here)
         assert (name, repo_type) == ("me/pets", "dataset")
         for file in filter(lambda each: each.is_file(), root.rglob("*")):
             relative = str(file.relative_to(root))
@@ -84,6 +86,13 @@ def test_class_folders_open_as_a_folder(remote):
     assert values.DATASET == "folder" and values.DATA_PATH.endswith("a" * 40)
     with pytest.raises(UserError, match="^data path hf:me/pets: remove -dataset=folder"):
         open_dataset("scratch_folder", "train", data_path="hf:me/pets", dataset="folder")
+
+
+def test_nobody_is_asked_where_there_is_no_network(remote, monkeypatch):
+    write(remote.parent / "cache" / ("a" * 40), *(f"train/{name}/{number}.png" for name in "ab" for number in range(3)))
+    monkeypatch.setattr("huggingface_hub.list_repo_files", None)
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    assert guess("hf:me/pets").dataset == "folder" and len(fetched(remote)) == 6
 
 
 def test_shards_of_tars_are_found(remote):

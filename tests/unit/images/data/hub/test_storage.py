@@ -130,6 +130,15 @@ def test_a_small_file_that_unpacks_to_much_is_refused_by_its_headers(tmp_path, c
     assert pa.total_allocated_bytes() - before < 1 << 20 and written < 1 << 21
 
 
+def test_an_image_that_arrow_repeats_is_refused_before_it_is_unpacked(tmp_path, cache):
+    zeros = pa.array(np.zeros(20_000, np.int32))
+    repeated = pa.DictionaryArray.from_arrays(zeros, pa.array([bytes(60_000)]))
+    image = pa.StructArray.from_arrays([repeated, pa.nulls(20_000, pa.string())], ["bytes", "path"])
+    path = write_arrow(tmp_path / "train.arrow", {"image": image, "label": zeros}, FEATURES, rows=20_000)
+    with pytest.raises(UserError, match="train.arrow cannot be read: its images repeat, to more than 1,073,741,824 b"):
+        HubImages(str(path), "train", cache)
+
+
 def test_local_data_need_no_network_and_run_no_script(tmp_path, cache, monkeypatch):
     write_parquet(tmp_path / "flowers" / "train.parquet", COLUMNS, FEATURES)
     (tmp_path / "flowers" / "flowers.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")

@@ -1,5 +1,6 @@
 """Predict with trained weights in this process, from several threads if a program has them."""
 
+import contextlib
 import copy
 import os
 import tempfile
@@ -161,8 +162,9 @@ class Predictor:
         _predictors[id(self)] = self
         if self._aspect.example_input is not None:
             aspect = copy.copy(self._aspect)
-            for _ in self._entries(aspect, aspect.open_inputs([aspect.example_input], Path(tempfile.gettempdir()))):
-                pass
+            samples = aspect.open_inputs([aspect.example_input], Path(tempfile.gettempdir()))
+            with contextlib.suppress(UserError):  # an exported model may take images of one other size only
+                list(self._entries(aspect, samples))
 
     @property
     def unreadable(self) -> list[tuple[str, str]]:

@@ -283,6 +283,19 @@ def test_opening_predicts_an_image_of_which_no_trace_is_left(classifier, images,
     assert len(predict(images[:2])) == 2 and sizes == [1, 2]
 
 
+def test_a_model_that_does_not_take_the_image_can_be_opened(classifier, images, monkeypatch):
+    compute = Classification.logits
+
+    def require_two(task, model, batch):
+        if len(batch["images"]) != 2:
+            raise UserError("expected two images")
+        return compute(task, model, batch)
+
+    monkeypatch.setattr(Classification, "logits", require_two)
+    predict = Predictor(classifier)
+    assert len(predict(images[:2])) == 2 and refusal_of(predict, images[:1]) == "expected two images"
+
+
 def test_arrays_are_attributes_of_a_row_and_not_among_its_keys():
     made = []
     row = PredictedRow({"share": 0.5, "masks": "a class"}, {"masks": lambda: made.append(1) or np.ones(2)})

@@ -41,7 +41,7 @@ class ListedSamples(TransformedDataset):
     def _dataset(self) -> Dataset:
         if isinstance(self.dataset, Dataset):
             return self.dataset
-        dataset: Any = Dataset(None, "", None)
+        dataset: Any = object.__new__(Dataset)
         dataset.user_object = self.dataset
         for name in _DATASET_FACTS:
             if hasattr(self.dataset, name):

@@ -13,6 +13,7 @@ import numpy as np
 from ...core.checkpoint.array_files import read_npz
 from ...core.registry.lookup import find_package
 from ...core.registry.plugins import find_missing
+from ...core.registry.required_methods import is_builtin
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
@@ -20,7 +21,7 @@ from ...core.runtime.printing import shorten
 from ...core.runtime.run_folders import suggest_runs
 from ...core.runtime.text_files import parse_json
 from ...core.tasks.sample_groups import GROUP, SampleGroups
-from ...core.tasks.score_kind import CROSS_ENTROPY, LOSS, OWN_LOSS, ScoreKind, find_score_kind
+from ...core.tasks.score_kind import CROSS_ENTROPY, LOSS, ScoreKind, find_score_kind
 from ...core.tasks.score_report import ScoreReport
 from .run_settings import load_run_settings
 
@@ -89,8 +90,11 @@ def write_evaluated(intervals: Path, evaluation: "Evaluator", facts: dict[str, A
         return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
-    if score == LOSS and OWN_LOSS in sample_table.arrays:
-        score = CROSS_ENTROPY  # samples have no loss of a user's own
+    if score == LOSS and LOSS not in evaluation.intervals:  # samples have no loss of a user's own
+        if CROSS_ENTROPY in evaluation.intervals:
+            score = CROSS_ENTROPY
+        else:  # of pixels and voxels
+            score, more_is_better = next(cls for cls in type(task).__mro__ if is_builtin(cls)).best_metric
     key_effects, names = effects(config), [evaluation.samples.name(index) for index in table.indices.tolist()]
     settings = {name: value for name, value in leaves(config).items() if key_effects[name] == "score"}
     about = {

@@ -15,6 +15,7 @@ from paddlevit_dist.core.tasks.metrics import SampleTable
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.core.tasks.score_report import ResultSource, ScoreReport
 from paddlevit_dist.extensions.compare import run_settings, tables
+from paddlevit_dist.images import ImageSegmentation
 
 ARRAYS = {
     "labels": np.array([0, 1, 1], np.int32),
@@ -24,7 +25,7 @@ ARRAYS = {
 }
 
 
-def write(folder, facts, groups=None, name="intervals.json") -> None:
+def write(folder, facts, groups=None, name="intervals.json", **others) -> None:
     config = CfgNode({"TASK": "classification", "DATA": {"DATASET": "digits"}, "SEED": 3, "TRAIN": {"TF32": False}})
     table = SimpleNamespace(indices=np.array([5, 3, 9]), groups=groups)
     table.to_sample_table = lambda: SampleTable("classes", ["a", 2, "c"], ARRAYS)
@@ -35,6 +36,7 @@ def write(folder, facts, groups=None, name="intervals.json") -> None:
         samples=SimpleNamespace(name="image {}".format),
         facts={"precision": "half"},
     )
+    vars(evaluation).update(others)
     tables.write_evaluated(folder / name, evaluation, facts)
 
 
@@ -66,6 +68,17 @@ def test_a_file_has_all_that_scores_depend_on(tmp_path):
     assert table.arrays.keys() == ARRAYS.keys() and all((table.arrays[name] == ARRAYS[name]).all() for name in ARRAYS)
     with np.load(file) as arrays:
         assert arrays["indices"].tolist() == [5, 3, 9] and arrays["indices"].dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [(["loss"], ("loss", False)), (["cross_entropy"], ("cross_entropy", False)), (["accuracy"], ("mIoU", True))],
+)
+def test_a_loss_that_samples_do_not_have_is_compared_by_what_they_have(tmp_path, known, expected):
+    own = type("Own", (ImageSegmentation,), {"best_metric": ("loss", False), "signature": lambda self: {}})
+    write(tmp_path, {"epoch": 4}, task=object.__new__(own), intervals=dict.fromkeys(known))
+    about = read_about(tmp_path / "scored_samples.npz")
+    assert (about["score"], about["more_is_better"]) == expected
 
 
 def test_facts_of_own_tasks_that_json_does_not_know_are_written_as_text(tmp_path):

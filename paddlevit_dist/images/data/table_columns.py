@@ -179,7 +179,10 @@ class ListColumns(LabelColumns):
         splits: dict[str, str] = {}
         if os.path.isfile(other := os.path.join(os.path.dirname(path), SPLIT_OF_CUB)):
             with open_table(other) as stream:
-                splits = {number: "train" if mark == "1" else "test" for number, mark in map(str.split, stream)}
+                marks = [line.split() for line in stream if line.strip()]
+            if wrong := next((words for words in marks if len(words) != 2), None):
+                raise UserError(f"{other}: {shorten(' '.join(wrong), 60)}: expected a number of an image, and 1 or 0")
+            splits = {number: "train" if mark == "1" else "test" for number, mark in marks}
             numbered = [line.partition(" ") for line in lines]
             splits = {name.strip(): splits.get(number, "") for number, _, name in numbered}
             lines = list(splits)

@@ -75,12 +75,12 @@ def read_yolo(folder):
 
 
 def make_table(folder):
-    for number, name in enumerate("ab"):
+    for number, name in enumerate("abc"):
         write_image(folder / f"{name}.png", 20, 30, number)
     rows = [
         "image,split,label,bbox,is_crowd",
         'a,train,cat,"[1, 2, 9.5, 9]",0',
-        "b,,dog,,0",
+        "c,train,,,",
         'b,train,dog,"[3,4,5,6]",1',
     ]
     (folder / "boxes.csv").write_text("\n".join(rows))

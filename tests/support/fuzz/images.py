@@ -93,6 +93,22 @@ def make_parquet_table(folder):
     return [folder / "labels.parquet"]
 
 
+def make_lists(folder):
+    """Make the files of CUB-200-2011."""
+    names = [f"{number:03d}.bird/{number}.png" for number in range(4)]
+    for name in names:
+        (folder / name).parent.mkdir()
+        Image.fromarray(_pixels()).save(folder / name)
+    (folder / "images.txt").write_text("".join(f"{number} {name}\n" for number, name in enumerate(names)))
+    (folder / "train_test_split.txt").write_text("0 1\n1 1\n2 1\n3 1\n")
+    return [folder / "images.txt", folder / "train_test_split.txt"]
+
+
+def read_lists(folder):
+    found = read_table(str(folder / "images.txt"), "train", TableOptions(), False)
+    assert len(found.paths) == len(found.labels) and found.labels.max() < len(found.class_names)
+
+
 def read_label_table(folder):
     (path,) = (*folder.glob("labels.csv"), *folder.glob("labels.parquet"))
     for choices, has_several in ((("label",), False), (("labels",), True), (("ox",), True)):

@@ -58,6 +58,7 @@ _TABLE = [
     Reader("images in a list", images.make_list, images.read_list, True),
     Reader("table of labels", images.make_label_table, images.read_label_table, True),
     Reader("table of labels, any byte", images.make_label_table, images.read_label_table),
+    Reader("lists of images", images.make_lists, images.read_lists, True),
     Reader("table of labels in Parquet", images.make_parquet_table, images.read_label_table),
     Reader("images in Parquet", hub.make_parquet, hub.read_images),
     Reader("boxes in Parquet", hub.make_objects, hub.read_boxes, least_refused=0.1),

@@ -174,6 +174,7 @@ def test_outputs_that_are_not_finite_differ_without_a_limit(trained, tmp_path):
 
 
 SCORED = ("top-1", "top-5", "loss", "balanced accuracy", "top-1 count", "top-5 count", "samples")
+SCORED += ("macro precision", "MCC", "kappa")
 
 
 def built(file, classes=10, size=16, output=None, channels=1):

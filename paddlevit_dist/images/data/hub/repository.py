@@ -153,8 +153,9 @@ def _list_names(address: str) -> list[str] | None:
     if _is_offline():
         return None
     try:
-        names = huggingface_hub.list_repo_files(name, repo_type="dataset", revision=revision)
-    except Exception:  # reported if the cache has no copy, either
+        with in_one_line(address):
+            names = huggingface_hub.list_repo_files(name, repo_type="dataset", revision=revision)
+    except UserError:  # reported if the cache has no copy, either
         return None
     return sorted(each for each in names if os.path.normpath(each) == each and not each.startswith(("/", "..")))
 

@@ -16,7 +16,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_folder
 from ...core.runtime.spelling import compose
 from ...core.tasks.dataset import require_split
-from .class_trees import find_class_tree, find_label_map_files, list_class_folders
+from .class_trees import find_class_tree, find_label_map_files, find_listed_classes, list_class_folders
 from .formats import (
     SPLIT_WORDS,
     SkippedFiles,
@@ -59,7 +59,8 @@ def index_class_folders(
             empty, or a folder cannot be listed.
     """
     folder, train_folder = _split_folder(root, split, folders), folders.get("train")
-    present = list_classes(root, folder)
+    listed = find_listed_classes(os.path.join(root, folder)) if folder not in (WHOLE, train_folder) else {}
+    present = sorted(set(listed.values())) or list_classes(root, folder)
     classes = present
     if train_folder is not None and folder != train_folder:
         classes = list_classes(root, train_folder)
@@ -71,14 +72,16 @@ def index_class_folders(
     skipped_files = SkippedFiles(os.path.join(root, folder) if folder else root)
     _count_outside_classes(skipped_files)
     for path in list_folders(skipped_files.place):
-        if os.path.basename(path) not in present:
+        if os.path.basename(path) not in present and not listed:
             skipped_files.add_unusable(
                 os.fsencode(os.path.basename(path)), "folder of label maps or a copy of others", is_lost=False
             )
     batches: list[PathBatch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = SkippedFiles(os.path.join(root, folder, class_name))
-        batch = make_batch(_list_class_images(root, folder, class_name, in_class), label_of[compose(class_name)])
+        paths = [os.fsencode(os.path.join(folder, path)) for path, label in listed.items() if label == class_name]
+        paths = paths or _list_class_images(root, folder, class_name, in_class)
+        batch = make_batch(paths, label_of[compose(class_name)])
         if (split == WHOLE or folder == train_folder) and len(batch.labels) == 0:
             raise _empty("class folder ", in_class)
         skipped_files.merge(in_class)

@@ -13,14 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import is_folder, read_regular
+from ...core.runtime.files import is_folder, read_regular, readable
 from ...core.runtime.spelling import compose
+from ...core.runtime.text_files import read_text
 from .formats import (
     SPLIT_WORDS,
     find_hint,
     get_suffix,
     iterate_entries,
     list_folders,
+    list_names,
     readable_suffixes,
     split_in_name,
 )
@@ -94,6 +96,25 @@ def find_inner_folder(root: str) -> str:
     return inner[0] if len(inner) == 1 and split_in_name(os.path.basename(inner[0])) is None else ""
 
 
+def find_listed_classes(folder: str) -> dict[str, str]:
+    """Return the class of each image that a list in a folder names, as Tiny ImageNet's val_annotations.txt; or none.
+
+    Paths of images are relative to the folder. A line is the name of an image, in the folder or in ``images``, a tab,
+    and its class; more columns are not read. The classes of a damaged list are none.
+    """
+    for name in list_names(folder, may_be_absent=True, most=_MOST_NAMES):
+        if not name.lower().endswith("_annotations.txt"):
+            continue
+        file = os.path.join(folder, name)
+        with readable(file):
+            lines = [line.split("\t") for line in read_text(file).splitlines() if line.strip()]
+        is_list = bool(lines) and all(len(words) > 1 and "/" not in words[0] for words in lines)
+        for place in ("images", "") if is_list else ():
+            if os.path.isfile(os.path.join(folder, place, lines[0][0])):
+                return {os.path.join(place, words[0]): compose(words[1].strip()) for words in lines}
+    return {}
+
+
 def _find_splits(root: str, top: str, names: Sequence[str], folders: Sequence[str]) -> ClassTree:
     """Find the folders of splits among ``names``; ``folders`` are the names of those with images."""
     ranked: dict[str, list[tuple[int, int, str]]] = {}  # split -> rank of a name, place of its word, name
@@ -132,7 +153,8 @@ def _find_splits(root: str, top: str, names: Sequence[str], folders: Sequence[st
         several = [level for level in levels[name] if len(level[1]) > 1] or levels[name]
         known = [level for level in levels[name] if split != "train" and train.intersection(map(compose, level[1]))]
         splits[split], inside = (known or several)[0]
-        if inside and not (train and len(inside) == 1 and not known and split != "train"):
+        is_labeled = inside and not (train and len(inside) == 1 and not known and split != "train")
+        if is_labeled or train & set(find_listed_classes(os.path.join(root, splits[split])).values()):
             labeled.add(split)
     return ClassTree(top, splits, frozenset(labeled))
 

@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import tempfile
+import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -37,7 +38,8 @@ def parse_address(path: str) -> tuple[str, str | None]:
     match = _SPELLING.fullmatch(path) or _PAGE.fullmatch(path)
     if match is None:
         raise UserError(f"data path {path}: expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
-    return match[1], next(filter(None, match.groups()[1:]), None)
+    revision = next(filter(None, match.groups()[1:]), None)
+    return match[1], revision and urllib.parse.unquote(revision)
 
 
 def is_repository(path: str) -> bool:

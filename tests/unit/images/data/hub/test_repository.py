@@ -158,5 +158,6 @@ def test_addresses_of_pages_are_repositories_and_others_are_not():
     for path in (page, f"{page}/", f"{page}/viewer/default/train?row=3", "huggingface.co/datasets/me/pets"):
         assert is_repository(path) and parse_address(path) == ("me/pets", None)
     assert parse_address(f"{page}/tree/v1.0/data") == parse_address("hf:me/pets@v1.0") == ("me/pets", "v1.0")
+    assert parse_address(f"{page}/tree/refs%2Fconvert%2Fparquet") == ("me/pets", "refs/convert/parquet")
     for path in (f"{page}/resolve/main/train.tar", "https://example.com/datasets/me/pets", "datasets/me/pets"):
         assert not is_repository(path)

@@ -101,7 +101,8 @@ class ClassifierTask(Task):
     def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
         """Return the loss of each sample, float (batch,), of a task with another loss; by default, there is none.
 
-        An evaluation reports the mean as the loss.
+        An evaluation reports the mean as the loss. In training, mixup and cutmix of images call it for the labels of
+        both, and weight its results by their shares.
 
         Args:
             outputs: logits, float32 (batch, classes).

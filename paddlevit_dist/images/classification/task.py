@@ -274,13 +274,6 @@ class Classification(LabeledImageTask, ClassifierTask):
             "top-1": shown_accuracy,
         }
 
-    def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
-        """Return the loss of each image, see ``ClassifierTask.losses``.
-
-        In training, mixup and cutmix call it for the labels of both images and weight its results by their shares.
-        """
-        return super().losses(outputs, batch)
-
     def _compute_loss(
         self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor], mix: MixParameters | None
     ) -> paddle.Tensor:

@@ -194,7 +194,8 @@ def _format_comparisons(comparisons: list[dict[str, Any]], decimals: int) -> lis
         both = f"{other['first']} and {other['second']}"
         if other["noise"]:
             noise = format_number(other["noise"], decimals)
-            lines.append(f"between {both} a difference of up to {noise} is noise")
+            whose = " of the seeds" if other["over"].startswith("the seeds alone") else ""
+            lines.append(f"between {both} a difference of up to {noise} is noise{whose}")
         else:
             lines.append(
                 f"no interval: all seeds of {other['first']} have the same score, as do those in {other['second']}"

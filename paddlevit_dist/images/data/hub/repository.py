@@ -14,6 +14,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ....core.checkpoint.download import in_one_line
 from ....core.runtime.errors import UserError
@@ -173,8 +174,12 @@ def _copy(address: str, patterns: Iterable[str]) -> str:
 
     name, revision = parse_address(address)
     with in_one_line(f"data path {address}", _advise(address)):
-        kept = {"revision": revision, "allow_patterns": list(patterns), "local_files_only": _is_offline()}
-        return snapshot_download(name, repo_type="dataset", **kept)
+        kept: dict[str, Any] = {
+            "revision": revision,
+            "allow_patterns": list(patterns),
+            "local_files_only": _is_offline(),
+        }
+        return str(snapshot_download(name, repo_type="dataset", **kept))
 
 
 def _is_offline() -> bool:

@@ -210,7 +210,8 @@ class CapturedPasses:
         values, arguments = captured.values, (captured.batch, _UnknownStep(), captured.counts)
         seconds: dict[bool, list[float]] = {False: [], True: []}  # of plain passes, and of the graph
         paddle.seed(seed)
-        with values.entering(step):  # once without a graph: gradients and what is cached get their memory
+        # Once without a graph: gradients and what is cached get their memory.
+        with device_graph.requiring_repeatable(), values.entering(step):
             self._compute(dict(captured.batch), *arguments[1:])
         self._gradients.present()
         with values.entering(step), captured.graph.capturing():

@@ -14,7 +14,7 @@ from typing import Any
 
 import paddle
 
-from . import device_kinds
+from . import device_kinds, paddle_versions
 from .errors import UserError
 
 Make = Callable[[Any], paddle.Tensor]  # of the position in the run
@@ -124,6 +124,22 @@ def reason_against() -> str:
     if device_kinds.current().name != device_kinds.GPU or not device_kinds.is_built_for_cuda():
         return "only CUDA GPUs have graphs"
     return ""
+
+
+@contextlib.contextmanager
+def requiring_repeatable() -> Iterator[None]:
+    """Raise NotCapturable after the block if it has used operations that no graph repeats."""
+    name, core = "FLAGS_low_precision_op_list", paddle.base.core
+    before = paddle.get_flags(name)
+    core.clear_low_precision_op_list()
+    paddle.set_flags({name: 1})
+    try:
+        yield
+        used = sorted(paddle_versions.list_unrepeatable() & core.get_low_precision_op_list().keys())
+    finally:
+        paddle.set_flags(before)
+    if used:
+        raise NotCapturable(f"passes use {used[0]}, which no graph of Paddle {paddle.__version__} repeats")
 
 
 class DeviceGraph:

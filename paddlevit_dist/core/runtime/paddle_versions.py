@@ -60,6 +60,16 @@ def has_lists_in_functions() -> bool:
     return _IS_3
 
 
+def list_unrepeatable() -> set[str]:
+    """List operations, by the names of Paddle's kernels, that no CUDA graph repeats.
+
+    The host waits for the length of some results. In Paddle 3 others copy sizes from host memory without waiting, which
+    a graph would copy again when that memory is free: the GPU then reads and writes anywhere.
+    """
+    copying = {"take_along_axis", "put_along_axis"} if _IS_3 else set[str]()
+    return {"bincount", "masked_select", "unique", "unique_consecutive", "where_index"} | copying
+
+
 def compiles_half(dtype: str, level: str) -> bool:
     """Return whether ``paddle.jit.to_static`` supports this precision and level.
 

@@ -8,7 +8,7 @@ from support.trainings.captured_runs import require_the_same_run
 RUN = [*TINY, "-epochs=1", "-batch_size=2", "TRAIN.WARMUP_STEPS", "0", "REPORT_FREQ", "1", "REPORT", "False"]
 SIZES = {"train": 10, "val": 1}
 RECIPES = {
-    "organs": "volume_unet3d_phantoms VOLUMES.UNET_NORM instance",
+    "organs": "volume_unet3d_phantoms VOLUMES.UNET_DEPTH 3",
     "landmarks": "landmark_unet3d VOLUMES.LOSS mse",
     "landmarks, focal": "landmark_unet3d VOLUMES.LOSS focal",
 }

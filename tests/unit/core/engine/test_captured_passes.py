@@ -174,6 +174,11 @@ def test_dropout_differs_between_replays():
         (InheritingLayer(lambda x: 2.0), None, "layer 2 (InheritingLayer) does not say that they can be"),
         (OwnLayer(lambda x: x.mean().item()), None, "OSError: (External) CUDA error(906)"),
         (OwnLayer(lambda x: paddle.to_tensor(2.0)), None, "OSError: (External) CUDA error(906)"),
+        (
+            OwnLayer(lambda x: paddle.nonzero(x).sum().astype("float32")),
+            None,
+            "passes use where_index, which no graph of",
+        ),
         (OwnLayer(lambda x: paddle.rand([1])), None, "a graph differs from the passes that it repeats by "),
     ],
 )

@@ -1,12 +1,19 @@
 """What enters a graph, and how a capture ends that failed."""
 
+import contextlib
 from typing import Any
 
 import paddle
 import pytest
 
-from paddlevit_dist.core.runtime import device_graph
-from paddlevit_dist.core.runtime.device_graph import DeviceGraph, EnteredValues, NotCapturable, enter_value
+from paddlevit_dist.core.runtime import device_graph, paddle_versions
+from paddlevit_dist.core.runtime.device_graph import (
+    DeviceGraph,
+    EnteredValues,
+    NotCapturable,
+    enter_value,
+    requiring_repeatable,
+)
 from paddlevit_dist.core.runtime.errors import UserError
 from paddlevit_dist.core.runtime.transfers import constant, read, to_device
 
@@ -39,6 +46,16 @@ def test_passes_of_a_graph_neither_read_from_the_device_nor_copy_to_it(action):
         pytest.raises(NotCapturable, match="passes (copy an array to|read from) the device"),
     ):
         action()
+
+
+@pytest.mark.parametrize("is_3", [False, True])
+def test_kernels_that_copy_sizes_from_freed_memory_are_refused_in_paddle_3(monkeypatch, is_3):
+    monkeypatch.setattr(paddle_versions, "_IS_3", is_3)
+    refused = pytest.raises(NotCapturable, match="use take_along_axis") if is_3 else contextlib.nullcontext()
+    with refused, requiring_repeatable():
+        paddle.take_along_axis(paddle.ones([2, 3]), paddle.zeros([2, 1], "int64"), 1)
+    with requiring_repeatable():
+        paddle.ones([2]).sum()
 
 
 def test_a_constant_of_a_cache_lives_as_long_as_a_graph_that_reads_it():

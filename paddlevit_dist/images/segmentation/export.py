@@ -33,7 +33,7 @@ class SegmenterExport(TaskAspect, Exportable):
         """Return what an export contains in addition to the model."""
         task = self.task
         data, size = task.config.DATA, read_crop(task.config)
-        resize = "see 'evaluated'; then windows, or the whole image; an input of one size takes images of this size"
+        resize = "see 'evaluated'; then windows of the input's size, or the whole image if it has this size"
         meta = {
             **describe_input(data, task.turns, resize, f"bilinear of {data.RESIZE}"),
             "output": _PROBABILITIES if read_protocol(task.config).of_probabilities else _OUTPUT,

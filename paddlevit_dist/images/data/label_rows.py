@@ -129,12 +129,13 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     splits, has_folds = read_splits(table, layout.split, layout.fold, distinct, choices.fold, notices)
     rows = LabelRows(path, names, None, [], None, headings, splits, has_folds, notices)
     if classes:
-        if has_several and {str(value).strip().removesuffix(".0") for value in values} == {"1", "-1"}:
+        matrix, written = np.concatenate(matrices), {str(value).strip().removesuffix(".0") for value in values}
+        if has_several and written == {"1", "-1"} and (matrix.min(axis=0) < matrix.max(axis=0)).all():
             raise UserError(
                 f"{path}: its classes have 1 and -1 alone, and -1 means not known: write 0 where a class is absent, as "
                 "in CelebA, or nothing where it is not known"
             )
-        return rows._replace(matrix=np.concatenate(matrices))
+        return rows._replace(matrix=matrix)
     labels = distinct[single[0]]
     if layout.kind == VECTOR:
         matrix = _parse_vectors(table, labels, values[""])

@@ -47,8 +47,9 @@ def product_dtype() -> Any:
     """Return the dtype of products, ``paddle.float16`` or ``paddle.bfloat16``; None without mixed precision."""
     tracer = paddle.base.framework._dygraph_tracer()
     name = None if tracer is None else tracer._amp_dtype
-    is_off = name in (None, "float32") or tracer._amp_level == _AUTOCAST_OFF
-    return None if is_off else getattr(paddle, name)
+    if name is None or name == "float32" or tracer._amp_level == _AUTOCAST_OFF:
+        return None
+    return getattr(paddle, name)
 
 
 def like_products(tensor: paddle.Tensor | None) -> paddle.Tensor | None:

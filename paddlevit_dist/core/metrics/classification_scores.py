@@ -77,7 +77,8 @@ class ClassificationScores(ScoreKind):
             loss = np.where((weights @ (arrays["predictions"] < 0) > 0) & ~np.isnan(loss), np.inf, loss)
             values |= self._compute_agreement(labels, arrays["predictions"], weights)
         if len(self.classes) == 2 and np.isfinite(arrays["losses"]).all():
-            of_true = np.exp(-arrays["losses"].astype(np.float64))  # the probability of the true class
+            # the probability of the true class; losses of older tables may be other ones
+            of_true = np.exp(np.minimum(-arrays["losses"].astype(np.float64), 0.0))
             of_second = np.round(np.where(labels == 1, of_true, 1 - of_true), 6)  # losses have seven digits
             values |= compute_binary(labels == 1, of_second, weights)
         accuracies = {f"top-{k}": values.pop(f"top-{k}") for k in top}

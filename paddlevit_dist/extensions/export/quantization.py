@@ -17,6 +17,7 @@ from .onnx_files import compute, first_line
 WHOLE = "whole.onnx"  # the graph in float32
 OPERATORS = ("Conv", "MatMul", "Gemm")
 _RANGES = "calibration_cache_path"  # argument of ``quantize_static``
+_SMALLEST = 1e-30  # divisor of noise: a layer's output may be all zeros
 MOST_NOISE = 0.01  # sum of squared errors of a layer's output, relative to its sum of squares; 0.0001 is usual
 
 
@@ -107,6 +108,7 @@ class QuantizedGraph:
     def find_rough_layers(self, file: Path) -> list[str]:
         """Return the layers that int8 rounds most, in the graph's order: those with more noise than ``MOST_NOISE``.
 
+        If none has that much, the quarter with the most noise is returned.
         It is measured for the first batch of inputs, of each layer as in the quantized ``file``, which reads what it
         reads in float32: the errors of other layers do not count.
         """
@@ -147,7 +149,9 @@ class QuantizedGraph:
         with _explained():
             onnx.save(model, str(augmented))
         powers = compute(augmented, self._inputs.read(0))
-        return [name for name in self.layers if powers[f"{name} noise"] > MOST_NOISE * powers[f"{name} signal"]]
+        noise = [float(powers[f"{name} noise"] / max(powers[f"{name} signal"], _SMALLEST)) for name in self.layers]
+        most = MOST_NOISE if max(noise) > MOST_NOISE else float(np.quantile(noise, 0.75))
+        return [name for name, share in zip(self.layers, noise) if share > most]
 
 
 @contextlib.contextmanager

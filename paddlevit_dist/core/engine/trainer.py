@@ -160,7 +160,9 @@ class Trainer:
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.restore()
         capture = get_aspect(task, Capturable)
-        captures = self.state.choose("TRAIN.CAPTURE", train.CAPTURE)
+        # On a card only passes of classifiers were compared and timed: others are captured where that is asked for.
+        is_measured = capture is not None or train.CAPTURE != "auto"
+        captures = self.state.choose("TRAIN.CAPTURE", train.CAPTURE if is_measured else False)
         if captures and capture is not None:
             capture.use_one_shape()
         finds_unused = train.FIND_UNUSED_PARAMETERS or self.state.rates.can_freeze

@@ -224,7 +224,8 @@ class TrainSection(Section):
     CAPTURE: Literal[True, False, "auto"] = key(
         "auto",
         "on CUDA GPUs, launch forward and backward passes of a task and network that allow it as a graph, by one call "
-        "of the host, after a comparison with the passes themselves; auto: on one GPU, in runs of 300 updates or more",
+        "of the host, after a comparison with the passes themselves; auto: for image classification on one GPU, in "
+        "runs of 300 updates or more",
         effect="neutral",
     )
     FIND_UNUSED_PARAMETERS: bool = key(

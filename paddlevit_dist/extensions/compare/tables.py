@@ -94,7 +94,8 @@ def write_evaluated(intervals: Path, evaluation: "Evaluator", facts: dict[str, A
         if CROSS_ENTROPY in evaluation.intervals:
             score = CROSS_ENTROPY
         else:  # of pixels and voxels
-            score, more_is_better = next(cls for cls in type(task).__mro__ if is_builtin(cls)).best_metric
+            built_in: Any = next(cls for cls in type(task).__mro__ if is_builtin(cls))
+            score, more_is_better = built_in.best_metric
     key_effects, names = effects(config), [evaluation.samples.name(index) for index in table.indices.tolist()]
     settings = {name: value for name, value in leaves(config).items() if key_effects[name] == "score"}
     about = {

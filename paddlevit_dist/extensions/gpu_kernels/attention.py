@@ -221,20 +221,33 @@ class PackedAttention:
         self._create_sums = framework.prepare([items * heads, tokens], FLOAT32)
         numbers = scale * math.log2(math.e), scale
         sizes = tokens, heads, channels
-        (rows, columns, warps, stages), of_q, of_k = tiles
+        in_rows, of_q, of_k = tiles
         self._start = PreparedLaunch(
-            *(attention, (-(-tokens // rows), items * heads), (dtype, dtype, FLOAT32), numbers[:1]),
-            *((*sizes, rows, columns), warps, stages),
+            attention,
+            (-(-tokens // in_rows.rows), items * heads),
+            (dtype, dtype, FLOAT32),
+            numbers[:1],
+            (*sizes, in_rows.rows, in_rows.columns),
+            in_rows.warps,
+            in_rows.stages,
         )
         self._start_rows = PreparedLaunch(
-            *(attention_backward_rows, (-(-tokens // of_q.rows), items * heads)),
-            *((dtype, dtype, FLOAT32, dtype, dtype, FLOAT32), numbers),
-            *((*sizes, of_q.rows, of_q.columns), of_q.warps, of_q.stages),
+            attention_backward_rows,
+            (-(-tokens // of_q.rows), items * heads),
+            (dtype, dtype, FLOAT32, dtype, dtype, FLOAT32),
+            numbers,
+            (*sizes, of_q.rows, of_q.columns),
+            of_q.warps,
+            of_q.stages,
         )
         self._start_columns = PreparedLaunch(
-            *(attention_backward_columns, (-(-tokens // of_k.columns), items * heads)),
-            *((dtype, FLOAT32, dtype, dtype, FLOAT32), numbers),
-            *((*sizes, of_k.rows, of_k.columns), of_k.warps, of_k.stages),
+            attention_backward_columns,
+            (-(-tokens // of_k.columns), items * heads),
+            (dtype, FLOAT32, dtype, dtype, FLOAT32),
+            numbers,
+            (*sizes, of_k.rows, of_k.columns),
+            of_k.warps,
+            of_k.stages,
         )
 
     def __call__(self, packed: Any) -> tuple[Any, Any]:

@@ -45,9 +45,9 @@ class _BlockState:
         self.attention_dropout, self.mlp_dropout, self.drop_path = attention.dropout, mlp.dropout, block.drop_path
         products = attention.proj, block.norm2, mlp.fc1, mlp.fc2
         # The layers that are not called as such, and so must be unchanged.
-        parts = *products, block.norm1, attention, mlp, mlp.act, attention.dropout, mlp.dropout, block.drop_path
+        parts = [*products, block.norm1, attention, mlp, mlp.act, attention.dropout, mlp.dropout, block.drop_path]
         if attended is not None:
-            parts = *parts, attention.query_key, attention.attention_value, attention.attention_dropout
+            parts += [attention.query_key, attention.attention_value, attention.attention_dropout]
         self._hooks = [hooks for part in parts for hooks in (part._forward_pre_hooks, part._forward_post_hooks)]
         self._attributes = [vars(part) for part in parts]
         self.hooks_before, self.hooks_after = block._forward_pre_hooks, block._forward_post_hooks

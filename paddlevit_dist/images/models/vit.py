@@ -249,8 +249,9 @@ class VisionTransformer(Classifier):
         Source: transformers, ``Dinov2ForImageClassification``; the linear heads of DINOv2's authors.
         """
         norm, weight = state.get("norm.weight"), state.get("head.weight")
-        is_read = self.num_classes > 0 and self.config.pool == "token" and norm is not None and weight is not None
-        if not is_read or norm.shape != (self.embed_dim,) or weight.shape[:1] != (2 * self.embed_dim,):
+        if self.num_classes == 0 or self.config.pool != "token" or norm is None or weight is None:
+            return []
+        if norm.shape != (self.embed_dim,) or weight.shape[:1] != (2 * self.embed_dim,):
             return []
         self.config = replace(self.config, pool="token_and_average")
         self.reset_classifier(self.num_classes)

@@ -3,11 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from support.trainings import small_segmenters
 from support.trainings.runs import read_events
 from support.trainings.small_runs import build
 
 from paddlevit_dist.core.engine.hooks import Hook
 from paddlevit_dist.core.engine.trainer import Trainer
+from paddlevit_dist.core.engine.training_state import TrainingState
 from paddlevit_dist.core.registry.names import REGISTRY
 
 WORDS = ["-batch_size=4", "TRAIN.WARMUP_EPOCHS=0", "EVALUATION.INTERVAL=off"]
@@ -105,3 +107,17 @@ def test_an_evaluation_alone_reads_its_split_and_makes_no_hooks(noting, tmp_path
     trainer = build(str(tmp_path), *WORDS, "-eval", f"-pretrained={weights}", "-split=train", train_size=8)
     assert trainer.eval_dataset is trainer.datasets["train"] and len(trainer.eval_dataset) == 8
     assert trainer.hooks == [] and noting.hook is None
+
+
+def test_only_what_was_measured_on_a_card_is_captured_without_being_asked_for(tmp_path, monkeypatch):
+    asked: dict[str, list] = {}
+
+    def choose(state, setting, value):
+        asked.setdefault(setting, []).append(value)
+        return False
+
+    monkeypatch.setattr(TrainingState, "choose", choose)
+    small_segmenters.build(str(tmp_path / "maps"))
+    small_segmenters.build(str(tmp_path / "asked"), "TRAIN.CAPTURE=True")
+    build(str(tmp_path / "images"), *WORDS)
+    assert asked["TRAIN.CAPTURE"] == [False, True, "auto"]

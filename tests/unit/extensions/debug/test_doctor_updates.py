@@ -105,7 +105,7 @@ def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, mo
         """The second rank has three times the loss and takes twice the time, and the first update thrice."""
         rank = distributed.rank()
         update = len(calls[rank])
-        assert (position, rate) == (StepPosition(1, update, 100), 0.5) and model.training
+        assert (position, rate) == (StepPosition(1, update, 100, epochs_left=0), 0.5) and model.training
         calls[rank].append([batch.pop("images") for batch in batches])
         now[rank] += seconds * (rank + 1) * (1 if update else 3) if seconds < 1 else seconds * (0.9 + 0.1 * rank)
         loss = losses[update] * (1 + 2 * rank)

@@ -117,7 +117,7 @@ def test_only_what_was_measured_on_a_card_is_captured_without_being_asked_for(tm
         return False
 
     monkeypatch.setattr(TrainingState, "choose", choose)
-    small_segmenters.build(str(tmp_path / "maps"))
-    small_segmenters.build(str(tmp_path / "asked"), "TRAIN.CAPTURE=True")
-    build(str(tmp_path / "images"), *WORDS)
+    small_segmenters.build(str(tmp_path / "maps")).prepare_training()
+    small_segmenters.build(str(tmp_path / "asked"), "TRAIN.CAPTURE=True").prepare_training()
+    build(str(tmp_path / "images"), *WORDS).prepare_training()
     assert asked["TRAIN.CAPTURE"] == [False, True, "auto"]

@@ -64,6 +64,7 @@ NOT_RUN = {
     "pip install '.[search]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "pip install '.[triton]'": DOWNLOAD,
+    "pip install '.[hub]'": DOWNLOAD,
     "paddlevit-dist predict output/heatmaps new -output=skeletons": "needs the images of the program above it; "
     "test_tutorials.py predicts on images of points",
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "

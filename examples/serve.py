@@ -113,7 +113,8 @@ def main(address, *sources):
         try:
             server.open_models(sources)
             print(f"ready: {', '.join(server.models)}", flush=True)
-            stop.wait()
+            while not stop.wait(1.0):
+                pass  # a signal that another thread got wakes no wait without a limit
         except UserError as error:
             sys.exit(f"error: {error}")
         finally:

@@ -19,7 +19,7 @@ _MOST = 30  # names of a kind's scores
 # Means of these numbers: one that has both signs, one in -1..1, an error in pixels.
 OWN = {
     "bias": np.array([-3.0, 1.0, 4.0, -2.0, 0.5, 7.0]),
-    "kappa": np.array([0.4, -0.6, 0.9, -0.1, 0.0, 0.2]),
+    "own_kappa": np.array([0.4, -0.6, 0.9, -0.1, 0.0, 0.2]),
     "error_px": np.array([90.0, 3.0, 0.5, 140.0, 61.0, 2.0]),
 }
 

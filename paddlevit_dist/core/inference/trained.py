@@ -17,7 +17,7 @@ from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import LoadReport
 from ..checkpoint.network_facts import find_config
 from ..checkpoint.output_names import are_names, get_class_names, read_class_names
-from ..checkpoint.published import find_published
+from ..checkpoint.published import find_published, find_sibling_file, is_fetched
 from ..checkpoint.records import find_about_file, read_weights_info
 from ..checkpoint.weight_files import evaluated_weights, local_file
 from ..checkpoint.weights import list_shards, read_weights
@@ -48,7 +48,7 @@ from ..tasks.task import Task
 from ..tasks.task_factory import make_task, name_network
 from .changed_keys import find_changed_keys, find_ignored_words, require_prediction_keys, require_same_network
 
-_IMAGES = "folder"
+_IMAGES, _PROCESSOR = "folder", "preprocessor_config.json"
 _GAPS = {"", "N/A"}  # names of numbers without a class
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _PARTS = (".pdmodel", ".json", ".onnx.data")  # of an exported model, next to its file
@@ -213,7 +213,19 @@ def _find_network(source: str, file: Path) -> _PublishedNetwork | None:
     name, number = content.get("architecture"), content.get("num_classes")
     if not isinstance(name, str):
         words = _find_described(content)
-        return None if words is None else _PublishedNetwork(words, str(config))
+        if words is None:
+            return None
+        processor = (
+            find_sibling_file(source, _PROCESSOR, may_download=True)[0]
+            if is_fetched(source)
+            else file.with_name(_PROCESSOR)
+        )
+        if processor is None or not processor.is_file():
+            raise UserError(
+                f"{config} has no {_PROCESSOR} next to it, which says size, crop, mean and deviation of the images: "
+                "add the file, or name a recipe with these: -cfg=FILE"
+            )
+        return _PublishedNetwork(words, str(config))
     try:
         name = find_name("model", name)
     except UserError:  # not one of ours

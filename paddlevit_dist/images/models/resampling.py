@@ -8,9 +8,13 @@ _OTHER_PREFIX = {1: 2, 2: 1}  # prefix tokens without and with a distillation to
 
 
 def resize_position_embedding(
-    embedding: np.ndarray, grid: tuple[int, int], num_prefix_tokens: int, old_grid: tuple[int, int] | None = None
+    embedding: np.ndarray,
+    grid: tuple[int, int],
+    num_prefix_tokens: int,
+    old_grid: tuple[int, int] | None = None,
+    kind: str = "antialiased",
 ) -> np.ndarray | None:
-    """Resample the patches of a position embedding to another grid: bicubic, with Pillow's widening filter, as in timm.
+    """Resample the patches of a position embedding to another grid, by default with Pillow's widening filter, as timm.
 
     An unknown old grid is taken for a square, or for one with the proportions of the new one. A known one with another
     number of patches, as of smaller ones, gives the proportions. A known one, or a square, with one prefix token more
@@ -21,6 +25,7 @@ def resize_position_embedding(
         grid: new (height, width) in patches.
         num_prefix_tokens: class and distillation tokens in front.
         old_grid: (height, width) in patches before; None: unknown.
+        kind: of interpolation, see ``resampling_matrix``.
 
     Returns:
         float32 (1, prefix tokens + height * width, channels), or None if the patches form no such grid.
@@ -35,8 +40,8 @@ def resize_position_embedding(
         prefix = np.concatenate([prefix, prefix[:, :1]], axis=1)
     prefix = prefix[:, :num_prefix_tokens]
     patches = patches.reshape(old_grid + (-1,))  # (old height, old width, channels)
-    down = bicubic_matrix(old_grid[0], grid[0])  # (height, old height)
-    across = bicubic_matrix(old_grid[1], grid[1])  # (width, old width)
+    down = resampling_matrix(kind, old_grid[0], grid[0], "float64")  # (height, old height)
+    across = resampling_matrix(kind, old_grid[1], grid[1], "float64")  # (width, old width)
     patches = np.einsum("yh,xw,hwc->yxc", down, across, patches, optimize=True)  # (height, width, channels)
     patches = patches.reshape(1, grid[0] * grid[1], -1)
     return np.concatenate([prefix, patches], axis=1).astype(np.float32)

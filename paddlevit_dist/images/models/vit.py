@@ -23,7 +23,7 @@ from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
-from .resampling import BICUBIC, resampling_matrix, resize_patch_kernel, resize_position_embedding
+from .resampling import ANTIALIASED, BICUBIC, resampling_matrix, resize_patch_kernel, resize_position_embedding
 from .simple_pyramid import SimplePyramid
 from .vit_blocks import (
     AttentionPool,
@@ -337,7 +337,7 @@ class VisionTransformer(Classifier):
         if grid == trained_grid:
             return self.pos_embed
         dtype = "float64" if self.pos_embed.dtype == paddle.float64 else "float32"
-        kinds = [(self.config.resampling, old, new, dtype) for old, new in zip(trained_grid, grid)]
+        kinds = [(self.config.resampling or BICUBIC, old, new, dtype) for old, new in zip(trained_grid, grid)]
         down, across = (constant(resampling_matrix, *kind) for kind in kinds)
         prefix, patches = self.pos_embed[:, : self._placed_tokens], self.pos_embed[0, self._placed_tokens :]
         with autocast.off():
@@ -376,4 +376,5 @@ class VisionTransformer(Classifier):
         if name != "pos_embed":
             return None
         old_grid = self.patch_embed.find_grid(trained_size)
-        return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens, old_grid)
+        kind = BICUBIC if self.config.resampling == BICUBIC else ANTIALIASED  # timm's, where nothing else is asked for
+        return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens, old_grid, kind)

@@ -32,7 +32,8 @@ class ViTConfig:
         embed_dim, depth, num_heads: of the blocks.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
         any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
-        resampling: how position embeddings are interpolated to their grid, see ``resampling_matrix``.
+        resampling: how position embeddings are interpolated to their grid, see ``resampling_matrix``; None: "bicubic",
+            and when weights for another size are loaded "antialiased", as in timm.
         mlp_ratio: hidden width of an MLP divided by ``embed_dim``, rounded down.
         mlp_multiple: the hidden width is then rounded up to a multiple of it.
         qkv_bias: also "queries and values".
@@ -65,7 +66,7 @@ class ViTConfig:
     num_heads: int = 12
     attn_head_size: int | None = None
     any_size: bool = False
-    resampling: str = BICUBIC
+    resampling: str | None = None
     mlp_ratio: float = 4.0
     mlp_multiple: int = 1
     qkv_bias: bool | str = True
@@ -167,7 +168,7 @@ _ACTIVATIONS = {"gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU(approximate=True),
 _WORDS: dict[str, Sequence[str | None]] = {
     "pool": ("token", "average", "token_and_average", "attention"),
     "positions": ("all", "patches", None),
-    "resampling": (BICUBIC, ANTIALIASED, OFFSET),
+    "resampling": (BICUBIC, ANTIALIASED, OFFSET, None),
     "gate": (None, PACKED, SEPARATE),
     "activation": (*_ACTIVATIONS,),
     "rotary": (None, *rotary.KINDS),

@@ -17,6 +17,7 @@ from ....core.runtime.transfers import constant
 from ....core.tasks.model import group_by_layers
 from ...mask_queries.matching import load_solver
 from ...models.layers import LayerNorm
+from ...models.vit import VisionTransformer
 from ..detector import (
     COCO_CATEGORIES,
     DetectionTargets,
@@ -141,7 +142,8 @@ class RfDetr(QueryDetector):
         if len(strides) > 1:
             raise UserError(f"backbone '{backbone}' has maps of several sizes, but RF-DETR needs a plain ViT")
         (self.stride,), self.in_channels = strides, 3
-        self.side_multiple = self.stride * getattr(self.backbone, "windows", 1)
+        is_vit = isinstance(self.backbone, VisionTransformer)  # one of timm has no windows
+        self.side_multiple = self.stride * (self.backbone.config.windows if is_vit else 1)
         self.embed_dim, self.num_queries, self.groups = embed_dim, num_queries, groups
         self.levels = tuple(levels)
         self.scalers = nn.LayerList([MapScaler(self.backbone.feature_channels, level) for level in levels])

@@ -169,6 +169,7 @@ def test_a_folder_of_transformers_predicts_what_its_network_computes(tmp_path):
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
     content = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "image_size": 16, "patch_size": 8}
     (tmp_path / "config.json").write_text(json.dumps({**content, **sizes, "id2label": dict(enumerate("abc"))}))
+    assert "config.json has no preprocessor_config.json next to it" in refusal_of(open_source, str(tmp_path), "predict")
     processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 16, "width": 16}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
     opened = open_source(str(tmp_path), "predict")

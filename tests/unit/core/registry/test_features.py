@@ -113,6 +113,7 @@ CALLED_WITH = {
     "write_scored": ["file", "scored", "results", "groups"],
     "describe_input": ["source"],
     "guess_dataset": ["path", "contents"],
+    "guess images": ["path", "task", "place"],
     "guess points": ["path", "task", "place"],
     "guess volumes": ["path", "task", "place"],
     "guess images without labels": ["path"],

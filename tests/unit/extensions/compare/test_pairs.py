@@ -127,7 +127,8 @@ def make_table(
     config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
     task = SimpleNamespace(best_metric=KINDS[kind][2], signature=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
     samples = Named([names[row] for row in order])
-    evaluation = SimpleNamespace(table=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
+    parts = {"table": kept[0], "config": config, "task": task, "samples": samples, "intervals": intervals}
+    evaluation = SimpleNamespace(**parts, facts=more.get("facts", {}))
     folder.mkdir()
     tables.write_evaluated(folder / "intervals.json", evaluation, {"epoch": 1})
     table = tables.read_table(str(folder))

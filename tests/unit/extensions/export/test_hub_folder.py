@@ -118,7 +118,8 @@ def test_a_card_names_the_data_as_they_are_published(tmp_path, words, published,
     if published is not None:
         record = run / "checkpoints" / "epoch_0002" / "about.yaml"
         stored = yaml.safe_load(record.read_text(encoding="utf-8"))
-        record.write_text(yaml.safe_dump({**stored, "published_as": {"val": published}}, allow_unicode=True))
+        stored["published_as"] = {"val": published}
+        record.write_text(yaml.safe_dump(stored, allow_unicode=True), encoding="utf-8")
     write_hub_folder(str(run), str(tmp_path / "out"), None, None, False)
     card = ModelCard.load(tmp_path / "out" / "README.md")
     score = card.data.eval_results[0]

@@ -111,3 +111,14 @@ def test_only_where_it_may_is_a_classifier_made_anew():
     assert VisionTransformer(num_classes=3, embed_dim=16, **options).follow_source(state) == []  # of another width
     with pytest.raises(UserError, match="pool 'token_and_average' needs the class token"):
         VisionTransformer(embed_dim=8, pool="token_and_average", class_token=False, **options)
+
+
+@pytest.mark.parametrize("side", [28, 84])
+def test_positions_of_transformers_are_loaded_as_its_network_of_the_trained_size_computes_them(side):
+    config = {"model_type": "dinov2", "image_size": 56, "patch_size": 14, "hidden_size": 8, "num_hidden_layers": 1}
+    options = VisionTransformer.read_described({**config, "num_attention_heads": 2, "mlp_ratio": 4})
+    trained = VisionTransformer(num_classes=0, **options)
+    other = VisionTransformer(num_classes=0, **{**options, "image_size": side})
+    assert load_weights(other, {name: value.numpy() for name, value in trained.state_dict().items()}).resized
+    images = paddle.to_tensor(np.random.default_rng(1).standard_normal((1, 3, side, side)).astype("f4"))
+    np.testing.assert_allclose(other(images).numpy(), trained(images).numpy(), atol=1e-5)

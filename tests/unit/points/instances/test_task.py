@@ -10,7 +10,7 @@ from support.samples.small_scenes import tensors
 
 from paddlevit_dist import UserError, create_model
 from paddlevit_dist.core import settings
-from paddlevit_dist.core.engine.optimizer import freeze
+from paddlevit_dist.core.engine.freezing import freeze
 from paddlevit_dist.core.inference.evaluation import SavedPredictions
 from paddlevit_dist.core.intervals import nanmean
 from paddlevit_dist.core.tasks.aspects import get_aspect

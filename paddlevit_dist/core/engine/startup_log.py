@@ -16,6 +16,7 @@ from ..registry.lookup import find_package
 from ..registry.required_methods import is_builtin
 from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
+from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
@@ -44,7 +45,8 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
     listed = next((samples.dataset for samples in datasets.values() if isinstance(samples, ListedSamples)), None)
     if is_ours and listed is not None and not isinstance(listed, Dataset):  # the task does not read DATA.DATASET
         source = f"{type(listed).__name__} (from {type(task).__name__}.build_dataset)"
-    lines = [f"data: {source}", *splits, *warn_of_shared_samples(task, datasets), f"model: {model}", _devices(config)]
+    warnings = [*warn_of_shared_samples(task, datasets), *warn_of_shared_groups(config, task, datasets)]
+    lines = [f"data: {source}", *splits, *warnings, f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         kind = device_kinds.current()
         where = "a CPU" if kind.name == device_kinds.CPU else f"device {kind.name}"
@@ -76,6 +78,26 @@ def warn_of_shared_samples(task: Task, datasets: dict[str, Any]) -> list[str]:
     return [
         f"warning: {len(shared):,} of {count_samples(task, splits[1])} of val are also in train, such as "
         f"{splits[1].describe(int(shared[0]))}: the score is of samples that the model has learned"
+    ]
+
+
+def warn_of_shared_groups(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
+    """Return a warning if samples of one group of EVALUATION.GROUP, such as a patient, are in both splits."""
+    grouping = config.EVALUATION.GROUP
+    if grouping is None or datasets.keys() != {"train", "val"} or not datasets["val"].labeled:
+        return []
+    val = datasets["val"].groups(grouping)
+    try:
+        train = datasets["train"].groups(grouping)
+    except UserError:  # a table that knows the evaluated samples alone
+        return []
+    shared = int(np.isin(val.names, train.names).sum())
+    if not shared:
+        return []
+    return [
+        f"warning: {shared:,} of {count_samples(task, datasets['val'])} of val are of a {one_line(val.by)} that train "
+        "has, too (-group): scores of new ones may be lower; divide the data by it, in folders train and val or by a "
+        "column split of a table"
     ]
 
 

@@ -70,8 +70,11 @@ def format_margin(comparison: dict[str, Any], decimals: int) -> list[str]:
     if "margin" not in comparison:
         return []
     found, margin = comparison["margin"], f"{comparison['margin']['margin']:g}"
-    not_worse = f"not worse by {margin} or more" if found["not_worse"] else f"may be worse by {margin} or more"
-    equivalent = "equivalent" if found["equivalent"] else "equivalence is not shown"
+    said = "is worse" if found["worse"] else "not worse" if found["not_worse"] else "may be worse"
+    not_worse = f"{said} by {margin} or more"
+    equivalent = "equivalence is not shown"
+    if found["equivalent"] or found["different"]:
+        equivalent = "equivalent" if found["equivalent"] else "not equivalent"
     ends = format_interval(found["interval"], decimals, signed=True).partition(" ")[2]
     return [f"margin {margin}: {not_worse}; {equivalent} ({found['percent']:.4g} % interval {ends})"]
 

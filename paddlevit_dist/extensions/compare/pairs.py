@@ -291,12 +291,15 @@ def _compare(
     }
     if margin is not None:
         found, narrow = intervals.difference[score], compute(2 * level - 100, {score: measured[score]})[score]
-        worst = found.low if first.about["more_is_better"] else -found.high
+        worst, best = (found.low, found.high) if first.about["more_is_better"] else (-found.high, -found.low)
         is_inside = -margin < narrow.low and narrow.high < margin
+        is_outside = narrow.high < -margin or narrow.low > margin
         comparison["margin"] = {
             "margin": margin,
             "not_worse": found.has_width() and worst > -margin,
+            "worse": found.has_width() and best < -margin,
             "equivalent": narrow.has_width() and is_inside,
+            "different": narrow.has_width() and is_outside,
             "interval": narrow.plain(),
             "percent": 2 * level - 100,
         }

@@ -96,6 +96,23 @@ def test_samples_of_an_own_dataset_that_are_in_both_splits_are_reported(ranks, r
     assert all(f": {shared} birds of val are also in train, such as /a/4.png:" in line for line in lines)
 
 
+@pytest.mark.parametrize(("val", "shared"), [(["v3/1", "v1/9", "v1/8"], 2), (["v3/1", "v4/2"], 0)])
+def test_groups_that_are_in_both_splits_are_reported(ranks, tmp_path, val, shared):
+    class Frames(list):
+        def describe(self, index):
+            return f"{self[index]}.png"
+
+    ranks(1)
+    train, table = ["v0/0", "v1/1", "v2/2"], tmp_path / "videos.csv"
+    splits = {"train": ListedSamples(Frames(train)), "val": ListedSamples(Frames(val))}
+    for known in ([*train, *val], val):  # a table of the evaluated samples alone says nothing of the others
+        table.write_text("file,video\n" + "".join(f"{name}.png,{name[:2]}\n" for name in known))
+        lines = first_lines("EVALUATION.GROUP", f"{table}:video", splits=splits)
+        told = [line for line in lines if line.startswith("warning") and "of a video that train has, too" in line]
+        assert len(told) == bool(shared and known is not val)
+        assert all(f"warning: {shared} " in line for line in told)
+
+
 @pytest.mark.parametrize("eval_size, number, batch", [("None", 1, 8), ("5", 1, 5), ("5", 4, 5)])
 def test_an_evaluation_tells_its_own_batch(ranks, eval_size, number, batch):
     ranks(number)

@@ -58,13 +58,17 @@ def test_a_margin_is_judged_by_the_interval_and_by_two_one_sided_tests(sign):
     tables = make_table("a", first), make_table("b", first + changes)
     tables = [table._replace(about={**table.about, "more_is_better": sign < 0}) for table in tables]
     error = changes.std(ddof=1) / 50**0.5  # the second is worse, by 0.2
-    for margin in (0.1, 0.25, 0.3, 0.5):
+    for margin in (0.01, 0.1, 0.25, 0.3, 0.5):
         found = compare_tables(*tables, margin=margin)["margin"]
         sides = [stats.t.sf((margin - side * changes.mean()) / error, 49) for side in (1, -1)]
         assert found["equivalent"] == (max(sides) < 0.05)
         assert found["not_worse"] == (abs(changes.mean()) + stats.t.ppf(0.975, 49) * error < margin)
+        assert found["worse"] == (abs(changes.mean()) - stats.t.ppf(0.975, 49) * error > margin)
+        assert found["different"] == (abs(changes.mean()) - stats.t.ppf(0.95, 49) * error > margin)
     (line,) = [line for line in format_lines(tables, [compare_tables(*tables, margin=0.5)], 2) if "margin" in line]
     assert line.startswith("margin 0.5: not worse by 0.5 or more; equivalent (90 % interval [")
+    (line,) = [line for line in format_lines(tables, [compare_tables(*tables, margin=0.01)], 2) if "margin" in line]
+    assert line.startswith("margin 0.01: is worse by 0.01 or more; not equivalent (90 % interval [")
 
 
 def write_folds(folder: Path, errors: np.ndarray, starts=(0, 20, 40), **changes) -> str:

@@ -122,7 +122,15 @@ def _load_onnx(model: ExportedModel) -> ExportedFunction:
     def run(tensors: Sequence[paddle.Tensor], numbers: Sequence[int]) -> list[paddle.Tensor]:
         values = zip(inputs, read(*tensors))  # the session reads host memory: waits for the GPU
         feeds = {slot.name: array.astype(slot.dtype) for slot, array in values}
-        arrays = open_session(os.getpid()).run([outputs[number].name for number in numbers], feeds)
+        here = open_session(os.getpid())
+        try:
+            arrays = here.run([outputs[number].name for number in numbers], feeds)
+        except Exception as error:  # onnxruntime's exceptions have no common class
+            sizes = ", ".join(" x ".join(map(str, array.shape)) for array in feeds.values())
+            raise UserError(
+                f"{model.file}: onnxruntime cannot compute an input of {sizes}: {find_reason(error)}; the smallest "
+                "images may be too small for this network: enlarge them"
+            ) from error
         return [to_device(array.astype(np.float32)) for array in arrays]
 
     used = session.get_providers()[0]  # onnxruntime silently skips a requested provider that cannot start

@@ -85,6 +85,23 @@ def test_the_line_of_an_error_that_names_the_fault_is_told():
     assert functions.find_reason(KeyError()) == "KeyError" and len(functions.find_reason(ValueError("x" * 999))) <= 300
 
 
+def test_an_input_that_the_runtime_cannot_compute_is_one_line(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    values = [helper.make_tensor_value_info(name, kind, [1, 1, "height", "width"]) for name in ("input", "out")]
+    weight = helper.make_tensor("weight", kind, [1, 1, 4, 4], np.ones(16, np.float32))
+    node = helper.make_node("Conv", ["input", "weight"], ["out"])
+    graph = helper.make_graph([node], "small", values[:1], values[1:], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "s.onnx")
+    loaded = functions.load(ExportedModel(tmp_path / "s.onnx", {}))
+    assert loaded.run([paddle.ones([1, 1, 4, 5])], [0])[0].numpy().tolist() == [[[[16.0, 16.0]]]]
+    with pytest.raises(
+        UserError, match=r"s\.onnx: onnxruntime cannot compute an input of 1 x 1 x 2 x 9: .*enlarge them"
+    ):
+        loaded.run([paddle.ones([1, 1, 2, 9])], [0])
+
+
 def test_inputs_and_outputs_of_an_onnx_file_keep_their_types(tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")

@@ -102,7 +102,7 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
         notices += [f"{rows.path}: {line}" for line in describe_odd_labels(classes.labels, rows.sets, has_several)]
     if has_several:
         notices += describe_unknown(labels[kept], found, rows.path)
-    notices += _describe_others(finder, paths, rows.path) if is_first else _describe_shared(found, paths, rows.path)
+    notices += describe_others(finder, paths, rows.path) if is_first else _describe_shared(found, paths, rows.path)
     return LabeledImages(root, found, labels[kept], classes.names, notices, skipped, used)
 
 
@@ -232,7 +232,7 @@ def _drop_repeated(
     return list(firsts.values())
 
 
-def _describe_others(finder: ImageFinder, paths: dict[str, list[str]], table: str) -> list[str]:
+def describe_others(finder: ImageFinder, paths: dict[str, list[str]], table: str) -> list[str]:
     """Return a line about images that no table names, in folders with images that one does."""
     named = {path for found in paths.values() for path in found if path}
     number, others = finder.count_others(named)

@@ -1,6 +1,7 @@
 """Images with boxes in a table, as competitions publish them: ``-dataset=box_table``."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +27,10 @@ from ...data.label_layouts import (
     require_columns,
 )
 from ...data.label_rows import DistinctValues, LabelRows, describe_other_splits, group_by_split, read_names, read_splits
-from ...data.label_tables import find_images, find_tables_of_objects, has_validation
+from ...data.label_tables import describe_others, find_images, find_tables_of_objects, has_validation
 from ...data.reading import require_folder
 from ...data.table_columns import Column, LabelColumns, open_columns
+from ...data.table_files import ImageFinder
 from ..odd_objects import are_fractions, note_boxes, require_sides
 from ..settings import DetectionSettings
 from .indexed_images import (
@@ -134,8 +136,14 @@ class BoxTable(IndexedDetectionImages):
         super().__init__(root, index, labels.path, turned)
         self.published_as = {"split": used}
         note = [f"note: the {split} images are the {used} images of {labels.path}"] if used != split else []
-        is_first = "" in tables and (used == "train" or "train" not in parts)
-        self.notices = [*labels.notices, *(describe_other_splits(labels) if is_first else ()), *note, *self.notices]
+        is_first = used == "train" or "train" not in parts
+        if is_first:
+            finder, folder = ImageFinder(root), os.path.relpath(os.path.dirname(labels.path), root)
+            names = sorted({name for each in read.values() for name in each.labels.names})
+            found = finder.find(names, "" if folder.startswith("..") or folder == "." else folder, "")
+            note += describe_others(finder, {"": found}, labels.path)
+        divided = describe_other_splits(labels) if is_first and "" in tables else []
+        self.notices = [*labels.notices, *divided, *note, *self.notices]
 
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "BoxTable":

@@ -129,3 +129,9 @@ def test_wrong_tables_are_refused(tmp_path, text, message):
     with pytest.raises(UserError, match=message):
         for split in ("train", "val"):
             opened(tmp_path, text, split)
+
+
+def test_images_that_no_row_names_are_counted(tmp_path):
+    text = "image,xmin,ymin,xmax,ymax,split\na.png,1,2,5,6,train\n"
+    (line,) = [line for line in opened(tmp_path, text).notices if "next to these" in line]
+    assert "not in" in line and "and not used" in line and "b.png" in line and "a.png" not in line.partition("used:")[2]

@@ -74,7 +74,9 @@ class ClassificationScores(ScoreKind):
         values = ClassificationCounts(labels, places, len(self.classes), self.classes, top)(weights)
         loss = means({"loss": arrays["losses"]})(weights)["loss"]
         if "predictions" in arrays:  # -1: scores that are not finite have an infinite loss, which ends a training run
-            loss = np.where((weights @ (arrays["predictions"] < 0) > 0) & ~np.isnan(loss), np.inf, loss)
+            is_odd = arrays["predictions"] < 0
+            if not (np.isnan(arrays["losses"]) & ~is_odd).any():  # else losses are not known
+                loss = np.where(weights @ is_odd > 0, np.inf, loss)
             values |= self._compute_agreement(labels, arrays["predictions"], weights)
         if len(self.classes) == 2 and np.isfinite(arrays["losses"]).all():
             # the probability of the true class; losses of older tables may be other ones

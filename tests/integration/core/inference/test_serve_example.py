@@ -48,6 +48,15 @@ def draw_png(seed):
     return file.getvalue()
 
 
+def is_same(answer, rows) -> bool:
+    """Whether rows agree; scores of calls beside other threads may differ in their last digits."""
+    pairs = zip(json.loads(answer), rows, strict=True)
+    return all(
+        found.keys() == row.keys() and all(found[key] == pytest.approx(value, abs=1e-5) for key, value in row.items())
+        for found, row in pairs
+    )
+
+
 def test_clients_get_rows_and_reasons_until_the_server_is_stopped(weights, tmp_path):
     (port,) = free_ports(1)
     server = subprocess.Popen([*SERVE, str(port), str(weights)], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -60,7 +69,7 @@ def test_clients_get_rows_and_reasons_until_the_server_is_stopped(weights, tmp_p
         def use(client):
             for _ in range(REQUESTS):
                 code, answer = ask(port, "POST", "/weights.pdparams", images[client])
-                assert code == 200 and json.loads(answer) == predictor(images[client])
+                assert code == 200 and is_same(answer, predictor(images[client]))
                 for bad in (b"", b"text", images[client][:60]):
                     code, answer = ask(port, "POST", "/weights.pdparams", bad)
                     (name, reason), *others = json.loads(answer).items()
@@ -91,7 +100,7 @@ def test_clients_get_rows_and_reasons_until_the_server_is_stopped(weights, tmp_p
         server.send_signal(signal.SIGTERM)
         wait_until(lambda: ask_until_answered(port) is None, "it still answers", process=server)
         begun.send(images[0][9:])
-        assert json.loads(begun.getresponse().read()) == predictor(images[0])
+        assert is_same(begun.getresponse().read(), predictor(images[0]))
         begun.close()
         logged = server.communicate(timeout=60)[1]
         assert server.returncode == 0 and "Traceback" not in logged

@@ -135,3 +135,18 @@ def test_scores_of_one_class_alone_are_not_defined_and_have_no_warning():
         values = ClassificationScores(["a", "b"]).compute(arrays, np.ones((1, 5)))
     assert all(np.isnan(values[name][0]) for name in ("MCC", "kappa", "AUC", SENSITIVITY))
     assert values["Brier score"][0] == pytest.approx(0.01) and values["macro precision"][0] == 100
+
+
+def test_outputs_that_are_not_finite_have_an_infinite_loss_where_losses_are_known():
+    """A training ends by it; a table of results without losses has none."""
+    scores = ClassificationScores(["a", "b", "c"])
+    arrays = {"labels": np.array([0, 1, 2]), "places": np.zeros(3, np.int32), "top": np.array([1])}
+    weights = np.ones((1, 3))
+    for predictions, losses, expected in (
+        ([0, 1, -1], [0.1, 0.2, np.nan], np.inf),
+        ([-1, -1, -1], [np.nan] * 3, np.inf),
+        ([0, 1, 2], [0.25] * 3, 0.25),
+        ([0, 1, -1], [np.nan] * 3, np.nan),
+    ):
+        known = {"predictions": np.array(predictions), "losses": np.array(losses, np.float32)}
+        np.testing.assert_equal(scores.compute({**arrays, **known}, weights)["loss"], [expected])

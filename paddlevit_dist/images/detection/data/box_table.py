@@ -139,9 +139,12 @@ class BoxTable(IndexedDetectionImages):
         is_first = used == "train" or "train" not in parts
         if is_first:
             finder, folder = ImageFinder(root), os.path.relpath(os.path.dirname(labels.path), root)
-            names = sorted({name for each in read.values() for name in each.labels.names})
-            found = finder.find(names, "" if folder.startswith("..") or folder == "." else folder, "")
-            note += describe_others(finder, {"": found}, labels.path)
+            folder = "" if folder.startswith("..") or folder == "." else folder
+            named = {
+                word: finder.find(sorted(set(each.labels.names)), folder, word if len(tables) > 1 else "")
+                for word, each in read.items()
+            }
+            note += describe_others(finder, named, labels.path)
         divided = describe_other_splits(labels) if is_first and "" in tables else []
         self.notices = [*labels.notices, *divided, *note, *self.notices]
 

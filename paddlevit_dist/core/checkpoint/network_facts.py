@@ -41,10 +41,10 @@ _is_irrelevant = re.compile(f"{_TRAINING}|{_FORMAL}|{_SHAPES}|{'|'.join(_STORED)
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 
 
-def find_config(source: str, file: Path, may_download: bool) -> Path | None:
-    """Return the ``config.json`` of the weights called ``source``, whose local copy is ``file``; None without one."""
-    config = find_sibling_file(source, CONFIG, may_download)[0] if is_fetched(source) else file.with_name(CONFIG)
-    return config if config is not None and config.is_file() else None
+def find_config(source: str, file: Path, may_download: bool, name: str = CONFIG) -> Path | None:
+    """Return the file ``name`` of the weights called ``source``, whose local copy is ``file``; None without one."""
+    found = find_sibling_file(source, name, may_download)[0] if is_fetched(source) else file.with_name(name)
+    return found if found is not None and found.is_file() else None
 
 
 def list_network_differences(model: Model, source: str, file: Path, state: Mapping[str, Any]) -> list[str]:

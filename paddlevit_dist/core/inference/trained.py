@@ -17,7 +17,7 @@ from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import LoadReport
 from ..checkpoint.network_facts import find_config
 from ..checkpoint.output_names import are_names, get_class_names, read_class_names
-from ..checkpoint.published import find_published, find_sibling_file, is_fetched
+from ..checkpoint.published import find_published
 from ..checkpoint.records import find_about_file, read_weights_info
 from ..checkpoint.weight_files import evaluated_weights, local_file
 from ..checkpoint.weights import list_shards, read_weights
@@ -215,12 +215,7 @@ def _find_network(source: str, file: Path) -> _PublishedNetwork | None:
         words = _find_described(content)
         if words is None:
             return None
-        processor = (
-            find_sibling_file(source, _PROCESSOR, may_download=True)[0]
-            if is_fetched(source)
-            else file.with_name(_PROCESSOR)
-        )
-        if processor is None or not processor.is_file():
+        if find_config(source, file, may_download=True, name=_PROCESSOR) is None:
             raise UserError(
                 f"{config} has no {_PROCESSOR} next to it, which says size, crop, mean and deviation of the images: "
                 "add the file, or name a recipe with these: -cfg=FILE"

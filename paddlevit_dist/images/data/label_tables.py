@@ -83,10 +83,9 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     labels = (number_label_sets if has_several else number_labels)(parts[used], classes)
     finder, paths = ImageFinder(root), dict[str, list[str]]()
     for word, (table, indices) in parts.items():
-        folder = os.path.relpath(os.path.dirname(table.path), root)
-        folder = "" if folder.startswith("..") or folder == "." else folder
         known = "" if "" in tables and table.splits is None else word
-        paths[word] = finder.find([table.names[index] for index in indices.tolist()], folder, known)
+        names = [table.names[index] for index in indices.tolist()]
+        paths[word] = finder.find(names, finder.find_folder(table.path), known)
     is_first = used == "train" or "train" not in parts
     notices = list(rows.notices) if is_first or "" not in tables else []
     if is_first and "" in tables:
@@ -148,16 +147,16 @@ def find_tables_of_objects(
     return {split: path}, base
 
 
-def find_images(path: str, names: Sequence[str], root: str, split: str, key: str) -> list[str]:
+def find_images(finder: ImageFinder, path: str, names: Sequence[str], root: str, split: str, key: str) -> list[str]:
     """Return the files of images that a table names; a ``UserError`` names missing ones, and one with two names.
 
     Args:
+        finder: of the images below the root.
         path: of the table, for messages.
         root: folder of the images, which ``key`` sets.
         split: of the images; "": not known.
     """
-    folder = os.path.relpath(os.path.dirname(path), root)
-    paths = ImageFinder(root).find(names, "" if folder.startswith("..") or folder == "." else folder, split)
+    paths = finder.find(names, finder.find_folder(path), split)
     missing = [name for name, found in zip(names, paths) if not found]
     if missing:
         raise UserError(

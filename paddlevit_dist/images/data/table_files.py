@@ -116,6 +116,11 @@ class ImageFinder:
         self._folders: dict[str, dict[str, str]] = {}  # folder below the root -> composed name -> name
         self._stems: dict[str, dict[str, list[str]]] = {}  # folder -> name of an image without ending -> names
 
+    def find_folder(self, table: str) -> str:
+        """Return the folder of a table below the root; "" if it is the root, or not below it."""
+        folder = os.path.relpath(os.path.dirname(table), self._root)
+        return "" if folder.startswith("..") or folder == "." else folder
+
     def find(self, names: Sequence[str], folder: str, split: str) -> list[str]:
         """Return the path of each image below the root; "" if it is missing.
 

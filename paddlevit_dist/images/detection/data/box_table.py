@@ -1,7 +1,6 @@
 """Images with boxes in a table, as competitions publish them: ``-dataset=box_table``."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +113,8 @@ class BoxTable(IndexedDetectionImages):
         root = base if images is None else require_folder(images, "images", "of images")
         place: dict[str, int] = {}
         owners = np.array([place.setdefault(labels.names[row], len(place)) for row in selected.tolist()])
-        files = find_images(labels.path, list(place), root, used if len(tables) > 1 else "", "DATA.TABLE.IMAGES")
+        finder, known = ImageFinder(root), used if len(tables) > 1 else ""
+        files = find_images(finder, labels.path, list(place), root, known, "DATA.TABLE.IMAGES")
         number_of = {label: number for number, label in enumerate(classes.labels)}
         of_set = np.array([number_of.get(own[0], -1) if own else -1 for own in labels.sets])
         numbers = of_set[labels.codes[selected]]
@@ -138,10 +138,12 @@ class BoxTable(IndexedDetectionImages):
         note = [f"note: the {split} images are the {used} images of {labels.path}"] if used != split else []
         is_first = used == "train" or "train" not in parts
         if is_first:
-            finder, folder = ImageFinder(root), os.path.relpath(os.path.dirname(labels.path), root)
-            folder = "" if folder.startswith("..") or folder == "." else folder
             named = {
-                word: finder.find(sorted(set(each.labels.names)), folder, word if len(tables) > 1 else "")
+                word: finder.find(
+                    sorted(set(each.labels.names)),
+                    finder.find_folder(each.labels.path),
+                    word if len(tables) > 1 else "",
+                )
                 for word, each in read.items()
             }
             note += describe_others(finder, named, labels.path)

@@ -16,6 +16,7 @@ from ...data.formats import stems
 from ...data.label_rows import describe_other_splits
 from ...data.label_tables import find_images, find_tables_of_objects, has_validation
 from ...data.reading import require_folder
+from ...data.table_files import ImageFinder
 from ...detection.data.indexed_images import (
     OBJECT,
     VERSION,
@@ -78,7 +79,7 @@ class KeypointTable(IndexedKeypointImages):
         rows, chosen = parts[used]
         root = self._base if images is None else require_folder(os.path.join(self._base, images), "images", "of images")
         names = [rows.names[row] for row in chosen.tolist()]
-        files = find_images(rows.path, names, root, used, "DATA.TRAIN_IMAGES and DATA.VAL_IMAGES")
+        files = find_images(ImageFinder(root), rows.path, names, root, used, "DATA.TRAIN_IMAGES and DATA.VAL_IMAGES")
         content = hashlib.sha256(rows.points[chosen].tobytes() + repr((rows.point_names, rows.spacings)).encode())
         key = stamp(f"keypoint_table {VERSION} {turned} {content.hexdigest()}\n", files)
         index = ensure_annotation_index(
